@@ -1,0 +1,70 @@
+"""The command line: one small file a command, imported when it is called."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pilotfish.cli.failures import ReaderLeft, exit_code_of
+
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+COMMANDS = ("run", "chat", "pull", "models", "info", "demo", "verify")
+
+
+class Commands(click.Group):
+    """The commands by name; whatever one of them raises becomes one line and an exit code."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of the help."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the module of a command."""
+        if cmd_name not in COMMANDS:
+            return super().get_command(ctx, cmd_name)
+        command = importlib.import_module(f"pilotfish.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command; a closed pipe is kept from click, which would call it a failure."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise ReaderLeft from None
+
+    def main(self, args: Any = None, **extra: Any) -> NoReturn:  # type: ignore[override]  # noqa: ANN401
+        """Run and exit: 0 ok, 1 verify found a difference, 2 error, 130 Ctrl-C."""
+        extra = {**extra, "prog_name": "pilotfish", "standalone_mode": False}
+        run = super().main
+        sys.exit(exit_code_of(lambda: run(args, **extra)))
+
+
+def _version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from pilotfish import __version__
+
+        click.echo(f"pilotfish {__version__}")
+        ctx.exit()
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version."
+)
+def cli() -> None:
+    """Exact speculative decoding: the same answer, sooner.
+
+    Options can also be given in the environment, as PILOTFISH_MODEL, PILOTFISH_THREADS and so on.
+    """
+
+
+def main() -> NoReturn:
+    """Run the command line; the entry point of the `pilotfish` script."""
+    cli.main()

@@ -1,0 +1,79 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+F = TypeVar("F", bound="Callable[..., object]")
+
+
+def option(*names: str, **settings: Any) -> Callable[[F], F]:  # noqa: ANN401 - passed on to click
+    """Return a click option whose default comes from PILOTFISH_NAME, and is shown in the help."""
+    long = next(name for name in names if name.startswith("--"))
+    settings.setdefault(
+        "envvar", "PILOTFISH_" + long.split("/")[0].removeprefix("--").replace("-", "_").upper()
+    )
+    return click.option(*names, **{"show_default": True, **settings})
+
+
+def _all_of(*decorators: Callable[[F], F]) -> Callable[[F], F]:
+    def decorate(function: F) -> F:
+        for decorator in reversed(decorators):
+            function = decorator(function)
+        return function
+
+    return decorate
+
+
+MODEL = option("-m", "--model", metavar="MODEL", help="Path or registry name.  [default: the default pair]")
+THREADS = option(
+    "--threads", type=int, metavar="N", help="Threads of a pass.  [default: the machine's cores]"
+)
+CONTEXT = option(
+    "--context",
+    type=int,
+    metavar="N",
+    help="Most tokens of prompt and answer.  [default: the model's, at most 8192]",
+)
+OFFLINE = option("--offline", is_flag=True, help="Use no network.")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print exactly one line of JSON on stdout.")
+RAW = option("--raw", is_flag=True, help="Give the prompt as it is, without the chat template.")
+
+draft = option(
+    "-d",
+    "--draft",
+    "--draft-model",
+    "-md",
+    "draft",
+    multiple=True,
+    metavar="DRAFT",
+    help="auto, off, suffix or a model; repeatable.  [default: auto]",
+)
+model_options = _all_of(MODEL, draft, THREADS, CONTEXT, OFFLINE)
+
+
+def sampling_options(max_tokens: int = 256) -> Callable[[F], F]:
+    """Return the options of an answer, with the command's own default length."""
+    return _all_of(
+        option("--max-tokens", type=int, default=max_tokens, metavar="N", help="Most tokens of the answer."),
+        option("--temperature", type=float, default=0.0, metavar="T", help="0 is greedy."),
+        option("--top-k", type=int, default=0, metavar="K", help="Choose among the K likeliest; 0: all."),
+        option(
+            "--top-p", type=float, default=1.0, metavar="P", help="Choose among the likeliest that reach P."
+        ),
+        option(
+            "--min-p",
+            type=float,
+            default=0.0,
+            metavar="P",
+            help="Drop what is P times less likely than the best.",
+        ),
+        option("--seed", type=int, metavar="N", help="Same seed, same text.  [default: random]"),
+        option("--stop", multiple=True, metavar="TEXT", help="End the answer before TEXT; repeatable."),
+        option("--draft-length", default="auto", metavar="N", help="auto, or exactly N tokens a draft."),
+    )

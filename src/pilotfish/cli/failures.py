@@ -1,0 +1,84 @@
+"""From what a command raises to one line on stderr and an exit code."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import traceback
+from typing import TYPE_CHECKING
+
+import click
+
+from pilotfish.errors import PilotfishError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ERROR, INTERRUPTED = 2, 130
+
+
+class ReaderLeft(Exception):  # noqa: N818 - it is no error
+    """Whoever read the standard output, such as `head`, has had enough."""
+
+
+def exit_code_of(run: Callable[[], object]) -> int:
+    """Run a command and return its exit code; nothing but SystemExit leaves this function."""
+    with contextlib.suppress(AttributeError, OSError):  # what a terminal can't show must not end an answer
+        sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
+    try:
+        code = run()
+        sys.stdout.flush()
+    except SystemExit:
+        raise
+    except (KeyboardInterrupt, click.Abort):
+        _silence(sys.stdout)
+        return INTERRUPTED
+    except (ReaderLeft, BrokenPipeError):
+        _silence(sys.stdout)
+        return 0
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return 0
+    except Exception as error:
+        _say(_described(error))
+        return ERROR
+    return code if isinstance(code, int) else 0
+
+
+def _described(error: Exception) -> str:
+    if isinstance(error, click.ClickException):
+        context = getattr(error, "ctx", None)
+        hint = f" (see: {context.command_path} --help)" if context else ""
+        return f"{error.format_message().rstrip('.')}{hint}"
+    if isinstance(error, PilotfishError):
+        return str(error)
+    if isinstance(error, MemoryError):
+        return "out of memory (take a smaller model or context, or end other programs)"
+    return f"{type(error).__name__}: {error} (set PILOTFISH_DEBUG=1 for the traceback)"
+
+
+def notice(text: str) -> None:
+    """Print one line about something that is worth knowing and no error."""
+    click.echo(f"pilotfish: {_one_line(text)}", err=True)
+
+
+def _say(text: str) -> None:
+    if os.environ.get("PILOTFISH_DEBUG"):
+        traceback.print_exc()
+    with contextlib.suppress(BrokenPipeError):
+        sys.stdout.flush()
+    with contextlib.suppress(BrokenPipeError):
+        click.echo(f"pilotfish: error: {_one_line(text)}", err=True)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _silence(stream: object) -> None:
+    """Let what is still buffered go nowhere, so that the interpreter's last flush can't fail."""
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        descriptor = stream.fileno()  # type: ignore[attr-defined]
+        with open(os.devnull, "w") as nowhere:  # noqa: PTH123 - a path is not what this is about
+            os.dup2(nowhere.fileno(), descriptor)

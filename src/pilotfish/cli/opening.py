@@ -1,0 +1,150 @@
+"""Loading a model for a command, and saying what takes long."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+import click
+
+from pilotfish.cli.failures import notice
+from pilotfish.errors import HubError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from pilotfish.llm import LLM
+    from pilotfish.options import Options
+
+
+N = TypeVar("N", int, float)
+
+
+def open_llm(
+    model: str | None, draft: Sequence[str], threads: int | None, context: int | None, offline: bool
+) -> LLM:
+    """Load target and draft model as the options say, with a bar on a terminal."""
+    from pilotfish.llm import load
+
+    name = model or default_model()
+    with loading_bar() as progress:
+        return load(
+            name,
+            list(draft) or "auto",
+            context,
+            threads,
+            offline=offline,
+            notice=notice,
+            progress=progress,
+        )
+
+
+def default_model() -> str:
+    """Return the name used without `-m`.
+
+    Raises
+    ------
+    HubError
+        It is not in the cache; says what to pull.
+    """
+    from pilotfish.hub import DEFAULT_MODEL, REGISTRY, cached_path
+
+    if cached_path(DEFAULT_MODEL) is None:
+        pair = " ".join(filter(None, (DEFAULT_MODEL, REGISTRY[DEFAULT_MODEL].draft)))
+        raise HubError(
+            f"no model is named, and the default, {DEFAULT_MODEL}, is not in the cache",
+            f"type: pilotfish pull {pair}; or name one with -m",
+        )
+    return DEFAULT_MODEL
+
+
+def read_options(draft_length: str, stop: Sequence[str] = (), **options: float | None) -> Options:
+    """Check the options of an answer; done before anything is loaded."""
+    from pilotfish.options import Options
+
+    length: Literal["auto"] | int = "auto"
+    if draft_length != "auto":
+        try:
+            length = int(draft_length)
+        except ValueError:
+            raise UsageError(f"draft_length is {draft_length!r}", "it is auto or a whole number") from None
+    return Options(stop=tuple(stop), draft_length=length, **options)  # type: ignore[arg-type]
+
+
+@contextlib.contextmanager
+def loading_bar() -> Iterator[Callable[[str, float], None] | None]:
+    """Give a function that takes a label and the share done, 0..1; None if stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    bar = Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    tasks: dict[str, object] = {}
+
+    def show(label: str, share: float) -> None:
+        if label not in tasks:
+            tasks[label] = bar.add_task(f"loading {label}", total=1.0)
+        bar.update(tasks[label], completed=share)  # type: ignore[arg-type]
+
+    with bar:
+        yield show
+
+
+def read_prompt(prompt: str | None, file: str | None) -> str:
+    """Return the prompt: the argument, standard input for `-`, or a file's text.
+
+    Raises
+    ------
+    UsageError
+        None or two of them, an unreadable file, or bytes that are not UTF-8.
+    """
+    if (prompt is None) == (file is None):
+        many = "two prompts are given" if file is not None else "no prompt is given"
+        raise UsageError(many, "give PROMPT, - for standard input, or -f FILE")
+    source = "standard input" if file is None else file
+    try:
+        if file is not None:
+            with click.open_file(file, "rb") as stream:
+                data = stream.read()
+        elif prompt == "-":
+            data = sys.stdin.buffer.read()
+        else:
+            return str(prompt)
+        return str(data.decode("utf-8")).removesuffix("\n")
+    except OSError as error:
+        raise UsageError(f"can't read {source}: {error.strerror}", "check the path") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"{source} is not UTF-8: {error.reason} at byte {error.start}", "convert it"
+        ) from error
+
+
+def read_list(name: str, text: str, kind: Callable[[str], N]) -> tuple[N, ...]:
+    """Return the numbers of a comma-separated list, each once.
+
+    Raises
+    ------
+    UsageError
+        An empty list, or an item that is no such number.
+    """
+    items = []
+    for item in text.split(","):
+        try:
+            items.append(kind(item.strip()))
+        except ValueError:
+            raise UsageError(f"{name} has {item.strip()!r}", "it is a list such as 1,3,8") from None
+    return tuple(dict.fromkeys(items))
+
+
+def positive(name: str, value: int) -> None:
+    """Raise UsageError unless the value is at least 1."""
+    if value < 1:
+        raise UsageError(f"{name} is {value}", "it is a whole number, at least 1")

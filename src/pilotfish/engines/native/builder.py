@@ -1,0 +1,234 @@
+"""What a model family builds its program with: each call adds an op and returns where its result is.
+
+Sizes are checked against the file's tensors here, once, so that a pass need not check anything.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pilotfish.engines.native.config import Config
+from pilotfish.engines.native.container import Container
+from pilotfish.engines.native.kernel_types import KERNEL_TYPES
+from pilotfish.errors import FormatError, UnsupportedError
+from pilotfish.kernels import _kernels
+
+_BLOCK = 32
+"""Activations share a scale by 32, so every width is a multiple of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Floats of the residual stream or of queries, keys and values: (rows, width)."""
+
+    index: int
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class Activations:
+    """What matrices read: (rows, width), quantized by 32."""
+
+    index: int
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """Shape of a model's attention."""
+
+    layers: int
+    heads: int
+    kv_heads: int
+    head: int
+
+
+class Builder:
+    """Builds one program from one file.
+
+    Parameters
+    ----------
+    isa
+        Instruction set of the kernels.
+    progress
+        Called with the share of weight bytes packed so far, 0..1.
+    """
+
+    def __init__(
+        self,
+        container: Container,
+        config: Config,
+        attention: Attention,
+        *,
+        isa: str,
+        threads: int,
+        float_activations: bool,
+        progress: Callable[[float], None],
+    ) -> None:
+        self.config = config
+        self.attention_shape = attention
+        if attention.head % _BLOCK or attention.heads % attention.kv_heads:
+            raise UnsupportedError(f"attention of {attention} is not supported")
+        self._container = container
+        self._threads = threads
+        self._progress = progress
+        self._used: set[str] = set()
+        self._weights: dict[str, _kernels.Weight] = {}
+        self._packed = 0
+        self._arena_bytes = sum(map(self._packed_bytes, container.tensors))
+        self._arena = _kernels.Arena(self._arena_bytes)
+        self.pages = _kernels.Pages(attention.layers, attention.kv_heads, attention.head)
+        self.program = _kernels.Program(isa, self.pages, float_activations)
+        self.vocab_size = 0
+
+    @property
+    def weights_bytes(self) -> int:
+        """Bytes of the packed weights."""
+        return self._arena_bytes
+
+    def has(self, name: str) -> bool:
+        """Tell whether the file has a tensor of that name."""
+        return name in self._container.tensors
+
+    def embed(self, table: str) -> Buffer:
+        """Rows of the embedding table for the pass's tokens."""
+        weight = self._matrix(table)
+        out = self._buffer(weight.columns)
+        self.program.embed(weight, out.index)
+        return out
+
+    def rope_table(self, base: float, dimensions: int) -> int:
+        """Angles of the pass's positions, for the first `dimensions` of each head."""
+        if dimensions % _BLOCK or dimensions > self.attention_shape.head:
+            raise UnsupportedError(f"rope over {dimensions} of {self.attention_shape.head} dimensions is not supported")
+        return self.program.rope_table(base, dimensions)
+
+    def norm(self, x: Buffer, weight: str, eps: float, *, wanted_only: bool = False) -> Activations:
+        """RMS norm (Zhang and Sennrich 2019), quantized for the matrices that read it."""
+        out = self._activations(x.width)
+        self.program.norm(x.index, self._vector(weight, x.width), eps, out.index, wanted_only)
+        return out
+
+    def linear(
+        self,
+        h: Activations,
+        matrices: Sequence[str],
+        *,
+        biases: Sequence[str | None] = (),
+        rows_from: Sequence[NDArray[np.int32] | None] = (),
+    ) -> Buffer:
+        """Results of several matrices side by side in one new buffer."""
+        parts, offset = [], 0
+        for i, name in enumerate(matrices):
+            weight = self._matrix(name, h.width, rows_from[i] if rows_from else None)
+            bias_name = biases[i] if biases else None
+            bias = None if bias_name is None else self._vector(bias_name, weight.rows)
+            if bias is not None and rows_from and rows_from[i] is not None:
+                bias = bias[rows_from[i]]
+            parts.append((weight, bias, offset))
+            offset += weight.rows
+        out = self._buffer(offset)
+        self.program.linear(h.index, parts, out.index, add=False, wanted_only=False)
+        return out
+
+    def add_linear(self, x: Buffer, h: Activations, matrix: str) -> None:
+        """Add a matrix's result to the residual stream."""
+        weight = self._matrix(matrix, h.width, rows=x.width)
+        self.program.linear(h.index, [(weight, None, 0)], x.index, add=True, wanted_only=False)
+
+    def attention(self, qkv: Buffer, layer: int, rope: int) -> Activations:
+        """Rotate queries and keys, store keys and values, attend over what each row sees."""
+        shape = self.attention_shape
+        expected = (shape.heads + 2 * shape.kv_heads) * shape.head
+        if qkv.width != expected:
+            raise FormatError(f"queries, keys and values of layer {layer} have {qkv.width} rows, not {expected}")
+        self.program.rope_and_cache(qkv.index, shape.heads, layer, rope, 1.0 / math.sqrt(shape.head))
+        out = self._activations(shape.heads * shape.head)
+        self.program.attention(qkv.index, shape.heads, layer, out.index)
+        return out
+
+    def gated(self, h: Activations, gate: str, up: str) -> Activations:
+        """silu(gate(h)) * up(h) (Shazeer 2020, SwiGLU)."""
+        gate_weight = self._matrix(gate, h.width)
+        up_weight = self._matrix(up, h.width, rows=gate_weight.rows)
+        out = self._activations(gate_weight.rows)
+        self.program.gated(h.index, gate_weight, up_weight, out.index)
+        return out
+
+    def logits(self, h: Activations, matrix: str) -> None:
+        """Logits of the wanted rows."""
+        weight = self._matrix(matrix, h.width)
+        out = self._buffer(weight.rows)
+        self.program.linear(h.index, [(weight, None, 0)], out.index, add=False, wanted_only=True)
+        self.program.set_logits(out.index)
+        self.vocab_size = weight.rows
+
+    def refuse_unused(self) -> None:
+        """Raise UnsupportedError if the file has a tensor that the family didn't use."""
+        unused = sorted(self._container.tensors.keys() - self._used)
+        if unused:
+            raise UnsupportedError(
+                f"the tensor {unused[0]} is not supported",
+                f"{len(unused)} tensor(s) of the file have no place in a {self.config.architecture} model",
+            )
+
+    def _buffer(self, width: int) -> Buffer:
+        return Buffer(self.program.buffer(width), width)
+
+    def _activations(self, width: int) -> Activations:
+        if width % _BLOCK:
+            raise UnsupportedError(f"a width of {width} is not a multiple of {_BLOCK}")
+        return Activations(self.program.activations(width), width)
+
+    def _packed_bytes(self, name: str) -> int:
+        info = self._container.tensors[name]
+        if len(info.shape) != 2:
+            return 0
+        if info.type not in KERNEL_TYPES:
+            raise UnsupportedError(
+                f"the tensor {name} has type {info.type}", f"supported are {', '.join(KERNEL_TYPES)}"
+            )
+        return _kernels.packed_bytes(KERNEL_TYPES[info.type], info.shape[1], info.shape[0])
+
+    def _use(self, name: str) -> None:
+        if name not in self._container.tensors:
+            raise FormatError(f"the tensor {name} is missing", "the file is not a complete model")
+        self._used.add(name)
+
+    def _matrix(
+        self,
+        name: str,
+        columns: int | None = None,
+        rows_from: NDArray[np.int32] | None = None,
+        *,
+        rows: int | None = None,
+    ) -> _kernels.Weight:
+        """Return the packed matrix (rows, columns); row i is the file's row `rows_from[i]`."""
+        self._use(name)
+        info = self._container.tensors[name]
+        if len(info.shape) != 2 or info.shape[0] != (columns or info.shape[0]) or info.shape[1] != (rows or info.shape[1]):
+            raise FormatError(f"the tensor {name} has shape {info.shape}, not ({columns}, {rows or 'any'})")
+        if rows_from is not None and len(rows_from) != info.shape[1]:
+            raise FormatError(f"the tensor {name} has {info.shape[1]} rows, not {len(rows_from)}")
+        if name in self._weights:
+            return self._weights[name]
+        weight = _kernels.Weight(self._arena, KERNEL_TYPES[info.type], info.shape[1], info.shape[0])
+        weight.pack(np.frombuffer(self._container.data(name), dtype=np.uint8), rows_from, self._threads)
+        self._container.release(name)
+        self._weights[name] = weight
+        self._packed += self._packed_bytes(name)
+        self._progress(self._packed / self._arena_bytes)
+        return weight
+
+    def _vector(self, name: str, length: int) -> NDArray[np.float32]:
+        self._use(name)
+        info = self._container.tensors[name]
+        dtype = {"F32": np.float32, "F16": np.float16}.get(info.type)
+        if info.shape != (length,) or dtype is None:
+            raise FormatError(f"the tensor {name} is {info.type} of shape {info.shape}, not F32 of ({length},)")
+        return np.frombuffer(self._container.data(name), dtype=dtype).astype(np.float32)

@@ -1,0 +1,238 @@
+"""The native engine: a GGUF file, packed for this machine, evaluated by our kernels."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from pilotfish.engines.base import Chunk
+from pilotfish.engines.native.builder import Builder
+from pilotfish.engines.native.config import Config
+from pilotfish.engines.native.container import Container, Value
+from pilotfish.engines.native.families import FAMILIES
+from pilotfish.engines.native.families.decoder import attention_shape
+from pilotfish.engines.native.kv import PAGE, PageTables, tables_of
+from pilotfish.engines.native.rows import NativeRows
+from pilotfish.engines.native.threads import default_threads
+from pilotfish.errors import Cancelled, EngineError, UnsupportedError, UsageError
+from pilotfish.kernels import _kernels
+
+DEFAULT_CONTEXT = 8192
+
+
+class NativeEngine:
+    """One model in memory.
+
+    A row's bits depend on its sequence's tokens alone: not on how they were split into passes, on other sequences
+    of a pass, or on the number of threads.
+
+    Attributes
+    ----------
+    metadata
+        The file's header.
+    family
+        `general.architecture`.
+    threads
+        Threads of a pass.
+    isa
+        Instruction set of the kernels.
+    weights_bytes
+        Bytes of the packed weights.
+    kv_bytes_per_token
+        Bytes that a cached token takes.
+    """
+
+    def __init__(self, builder: Builder, metadata: dict[str, Value], *, isa: str, threads: int, context: int) -> None:
+        """Use `NativeEngine.load`."""
+        self.metadata = metadata
+        self.family = builder.config.architecture
+        self.threads = threads
+        self.isa = isa
+        self.weights_bytes = builder.weights_bytes
+        self.kv_bytes_per_token = builder.pages.page_bytes // PAGE
+        self._program: _kernels.Program | None = builder.program
+        self._tables = PageTables(builder.pages)
+        self._vocab_size = builder.vocab_size
+        self._context = context
+        self._passes = 0
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        threads: int | None = None,
+        context: int | None = None,
+        isa: str | None = None,
+        float_activations: bool = False,
+        progress: Callable[[float], None] | None = None,
+    ) -> NativeEngine:
+        """Read a file and pack its weights.
+
+        Parameters
+        ----------
+        threads
+            Default: the cores that affinity and container leave.
+        context
+            Most tokens of a sequence; default min(the model's, 8192).
+        isa
+            Default: `PILOTFISH_ISA`, else the best this machine has.
+        float_activations
+            For tests: activations aren't quantized, and passes are slow.
+        progress
+            Called with the share loaded, 0..1.
+
+        Raises
+        ------
+        ModelError
+            The file can't be used; see `pilotfish.errors`.
+        UsageError
+            An option out of range.
+        """
+        isa = _isa(isa or os.environ.get("PILOTFISH_ISA"))
+        threads = default_threads() if threads is None else threads
+        if not 1 <= threads <= 1024:
+            raise UsageError(f"threads is {threads}", "use 1..1024, or leave it out")
+        with Container.open(path) as container:
+            config = Config(container.metadata)
+            family = FAMILIES.get(config.architecture)
+            if family is None:
+                raise UnsupportedError(
+                    f"the model family {config.architecture!r} is not supported",
+                    f"supported are {', '.join(FAMILIES)}",
+                )
+            longest = config.integer("context_length", most=1 << 30)
+            if context is not None and not 1 <= context <= longest:
+                raise UsageError(f"context is {context}", f"this model holds 1..{longest} tokens")
+            builder = Builder(
+                container,
+                config,
+                attention_shape(config),
+                isa=isa,
+                threads=threads,
+                float_activations=float_activations,
+                progress=progress or (lambda _share: None),
+            )
+            family(builder)
+            config.refuse_unread()
+            builder.refuse_unused()
+            metadata = container.metadata
+        return cls(
+            builder, metadata, isa=isa, threads=threads, context=context or min(longest, DEFAULT_CONTEXT)
+        )
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of logits a row has, padding ids included."""
+        return self._vocab_size
+
+    @property
+    def context(self) -> int:
+        """Largest number of tokens a sequence may hold."""
+        return self._context
+
+    @property
+    def pages_in_use(self) -> int:
+        """KV pages that some sequence holds."""
+        return self._tables.pages_in_use
+
+    def open(self) -> int:
+        """Return the handle of a new, empty sequence."""
+        return self._tables.open()
+
+    def close(self, sequence: int) -> None:
+        """Free a sequence."""
+        self._tables.close(sequence)
+
+    def length(self, sequence: int) -> int:
+        """Return the number of evaluated tokens that the sequence holds."""
+        return self._tables[sequence].length
+
+    def truncate(self, sequence: int, length: int) -> None:
+        """Forget the tokens from the absolute `length` on."""
+        self._tables.truncate(sequence, length)
+
+    def fork(self, sequence: int) -> int:
+        """Return a new sequence that holds the same tokens; pages are shared until written to."""
+        return self._tables.fork(sequence)
+
+    def forward(self, chunks: Sequence[Chunk]) -> NativeRows:
+        """Evaluate one pass."""
+        program = self.program(self._passes)
+        wanted = self._check(chunks)
+        tokens = np.fromiter((t for c in chunks for t in c.tokens), dtype=np.int32)
+        self._passes += 1
+        try:
+            sequences = [self._tables.reserve(c.sequence, len(c.tokens)) for c in chunks]
+            lengths = [len(c.tokens) for c in chunks]
+            bases = [s.length for s in sequences]
+            finished = program.run(
+                tokens,
+                np.concatenate([np.arange(b, b + n, dtype=np.int32) for b, n in zip(bases, lengths, strict=True)]),
+                np.array(lengths, dtype=np.int32),
+                np.array(bases, dtype=np.int32),
+                np.array(tables_of(sequences, lengths), dtype=np.int32),
+                np.array(wanted, dtype=np.int32),
+                None,
+                self.threads,
+            )
+            if not finished:
+                raise Cancelled("the pass was cancelled")
+        except BaseException:
+            for chunk in chunks:
+                self._tables.undo_reserve(chunk.sequence)
+            raise
+        for sequence, length in zip(sequences, lengths, strict=True):
+            sequence.length += length
+        return NativeRows(self, self._passes, len(wanted))
+
+    def cancel(self) -> None:
+        """Make the pass that runs now (in another thread) end between two ops with Cancelled."""
+        if self._program is not None:
+            self._program.cancel()
+
+    def dispose(self) -> None:
+        """Free weights and caches; any later pass is an EngineError."""
+        self._program = None
+
+    def program(self, pass_number: int) -> _kernels.Program:
+        """Return the program while `pass_number` is the newest pass."""
+        if self._program is None:
+            raise EngineError("the engine was disposed of", "load the model again")
+        if pass_number != self._passes:
+            raise EngineError("these rows belong to an earlier pass", "use rows before the engine's next pass")
+        return self._program
+
+    def _check(self, chunks: Sequence[Chunk]) -> list[int]:
+        """Return the pass's wanted rows, or raise EngineError before anything has changed."""
+        wanted: list[int] = []
+        seen: set[int] = set()
+        row = 0
+        for chunk in chunks:
+            count = len(chunk.tokens)
+            if chunk.sequence in seen:
+                raise EngineError(f"sequence {chunk.sequence} stands twice in a pass")
+            seen.add(chunk.sequence)
+            if not count or not 0 <= chunk.wanted <= count:
+                raise EngineError(f"a chunk of {count} tokens wants {chunk.wanted} rows")
+            if self.length(chunk.sequence) + count > self._context:
+                raise EngineError(f"sequence {chunk.sequence} would exceed the context of {self._context}")
+            if not all(0 <= token < self._vocab_size for token in chunk.tokens):
+                raise EngineError(f"a token id is not in 0..{self._vocab_size - 1}")
+            row += count
+            wanted.extend(range(row - chunk.wanted, row))
+        if not row:
+            raise EngineError("the pass is empty")
+        return wanted
+
+
+def _isa(wanted: str | None) -> str:
+    available = _kernels.isas()
+    if wanted is None:
+        return available[0]
+    if wanted not in available:
+        raise UsageError(f"PILOTFISH_ISA is {wanted!r}", f"this machine has {', '.join(available)}")
+    return wanted

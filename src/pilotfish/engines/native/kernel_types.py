@@ -1,0 +1,16 @@
+"""Tensor types that the kernels read, with ggml's numbers."""
+
+from __future__ import annotations
+
+KERNEL_TYPES = {
+    "F32": 0,
+    "F16": 1,
+    "Q4_0": 2,
+    "Q4_1": 3,
+    "Q5_0": 6,
+    "Q8_0": 8,
+    "Q4_K": 12,
+    "Q5_K": 13,
+    "Q6_K": 14,
+    "BF16": 30,
+}

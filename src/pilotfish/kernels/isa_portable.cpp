@@ -1,0 +1,9 @@
+#include "kernels.h"
+#include "simd_portable.h"
+//
+#include "isa_body.inl"
+
+const pilotfish::Kernels* pilotfish::kernels_portable() {
+  static const Kernels table = make_table("portable");
+  return &table;
+}

@@ -1,0 +1,207 @@
+#include "ops.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "rope_table.h"
+
+namespace pilotfish {
+namespace {
+
+// Calls work(i) for units 0..count-1 that this thread gets.
+template <class Work> void each(std::atomic<int64_t>& next, int64_t count, const Work& work) {
+  for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) work(i);
+}
+
+// One group of 16 rows times `tokens` tokens (at most a tile) from activation row `first` on: out[t * 16 + r].
+void multiply(const Program& p, const Weight& w, int64_t group, const Program::Activations& act, int first, int tokens,
+              float* out) {
+  size_t stride;
+  const uint8_t* a = act.row(w.type, first, p.float_activations, &stride);
+  const int columns = static_cast<int>(w.columns);
+  if (!p.float_activations || is_float(w.type)) {
+    p.kernels.tile[static_cast<int>(w.type)][tokens](w.group(group), columns, a, stride, out);
+    return;
+  }
+  for (int t = 0; t < tokens; t++)
+    p.kernels.tile_float(w.type, w.group(group), columns, reinterpret_cast<const float*>(a + t * stride), out + 16 * t);
+}
+
+int rows_of(const Pass& pass, bool wanted) { return wanted ? static_cast<int>(pass.wanted.size()) : pass.rows; }
+
+// The keys of `page` that a row sees, as bits.
+uint64_t visible(const Pass& pass, const Segment& s, int row, int page) {
+  const auto below = [&](int slot) {  // bits of slots before `slot`
+    const int n = slot - page * kPage;
+    return n <= 0 ? uint64_t{0} : n >= kPage ? ~uint64_t{0} : (uint64_t{1} << n) - 1;
+  };
+  if (pass.ancestors == nullptr) return below(s.base + (row - s.first_row) + 1);
+  const int shift = s.base - page * kPage;
+  const uint64_t own = pass.ancestors[row];
+  const uint64_t shifted = shift >= kPage || shift <= -kPage ? 0 : shift >= 0 ? own << shift : own >> -shift;
+  return below(s.base) | shifted;
+}
+
+}  // namespace
+
+void RopeOp::run(Program& p, const Pass& pass, int, std::atomic<int64_t>& next) {
+  auto& rope = p.ropes[table];
+  each(next, pass.rows, [&](int64_t r) {
+    rope.table->fill(pass.positions[r], rope.cosine.data() + r * rope.half, rope.sine.data() + r * rope.half);
+  });
+}
+
+void EmbedOp::run(Program& p, const Pass& pass, int, std::atomic<int64_t>& next) {
+  each(next, pass.rows, [&](int64_t r) { table->gather(pass.tokens[r], p.buffers[out].row(static_cast<int>(r))); });
+}
+
+void NormOp::run(Program& p, const Pass& pass, int, std::atomic<int64_t>& next) {
+  const int width = p.buffers[in].width;
+  std::vector<float> y(width);
+  each(next, rows_of(pass, wanted), [&](int64_t i) {
+    const int row = wanted ? pass.wanted[i] : static_cast<int>(i);
+    p.kernels.rms_norm(p.buffers[in].row(row), weight.data(), eps, width, y.data());
+    p.acts[out].store(p.kernels, static_cast<int>(i), 0, y.data(), width);
+  });
+}
+
+void LinearOp::run(Program& p, const Pass& pass, int, std::atomic<int64_t>& next) {
+  const int rows = rows_of(pass, wanted), most = p.kernels.max_tokens;
+  int64_t groups = 0;
+  for (const auto& part : parts) groups += part.weight->groups();
+  const int64_t chunk = std::clamp<int64_t>(groups / (8 * pass.threads), 1, 16);
+  alignas(64) float tile[16 * kRows];
+  const auto one_group = [&](const Program::Part& part, int64_t g) {
+    const Weight& w = *part.weight;
+    const int live = static_cast<int>(std::min<int64_t>(kRows, w.rows - g * kRows));
+    for (int first = 0; first < rows; first += most) {
+      const int tokens = std::min(most, rows - first);
+      multiply(p, w, g, p.acts[in], first, tokens, tile);
+      for (int t = 0; t < tokens; t++) {
+        float* y = p.buffers[out].row(first + t) + part.offset + g * kRows;
+        const float* x = tile + t * kRows;
+        for (int r = 0; r < live; r++) {
+          float value = x[r];
+          if (!part.bias.empty()) value += part.bias[g * kRows + r];
+          y[r] = add ? y[r] + value : value;
+        }
+      }
+    }
+  };
+  each(next, (groups + chunk - 1) / chunk, [&](int64_t unit) {
+    int64_t begin = unit * chunk;
+    int64_t left = std::min(chunk, groups - begin);
+    for (const auto& part : parts) {
+      for (; left > 0 && begin < part.weight->groups(); begin++, left--) one_group(part, begin);
+      begin -= part.weight->groups();
+      if (left == 0) break;
+    }
+  });
+}
+
+void GatedOp::run(Program& p, const Pass& pass, int, std::atomic<int64_t>& next) {
+  const int most = p.kernels.max_tokens;
+  alignas(64) float g[2][16 * kRows], u[2][16 * kRows];
+  each(next, gate->rows / kBlock, [&](int64_t unit) {  // 32 outputs: one block of the next activations
+    for (int first = 0; first < pass.rows; first += most) {
+      const int tokens = std::min(most, pass.rows - first);
+      for (int half = 0; half < 2; half++) multiply(p, *gate, 2 * unit + half, p.acts[in], first, tokens, g[half]);
+      for (int half = 0; half < 2; half++) multiply(p, *up, 2 * unit + half, p.acts[in], first, tokens, u[half]);
+      for (int t = 0; t < tokens; t++) {
+        float y[kBlock];
+        for (int half = 0; half < 2; half++)
+          p.kernels.silu_mul(g[half] + t * kRows, u[half] + t * kRows, y + half * kRows, kRows);
+        p.acts[out].store(p.kernels, first + t, static_cast<int>(unit) * kBlock, y, kBlock);
+      }
+    }
+  });
+}
+
+void CacheOp::run(Program& p, const Pass& pass, int, std::atomic<int64_t>& next) {
+  const Pages& pages = *p.pages;
+  const int head = pages.head(), kv_heads = pages.kv_heads(), half = p.ropes[table].half;
+  std::vector<uint16_t> halves(head);
+  each(next, pass.rows, [&](int64_t row) {
+    const Segment& s = pass.segments[pass.segment_of[row]];
+    const int slot = s.base + static_cast<int>(row) - s.first_row;
+    const int page = s.table[slot / kPage], at = slot % kPage;
+    const float* cosine = p.ropes[table].cosine.data() + row * half;
+    const float* sine = p.ropes[table].sine.data() + row * half;
+    float* x = p.buffers[qkv].row(static_cast<int>(row));
+    for (int h = 0; h < heads + kv_heads; h++) p.kernels.rope(x + h * head, cosine, sine, half);
+    p.kernels.scale(x, scale, heads * head);
+    for (int h = 0; h < kv_heads; h++) {
+      p.kernels.to_half(x + (heads + h) * head, halves.data(), head);
+      uint16_t* keys = pages.keys(page, layer, h) + at;
+      for (int d = 0; d < head; d++) keys[d * kPage] = halves[d];
+      p.kernels.to_half(x + (heads + kv_heads + h) * head, pages.values(page, layer, h) + at * head, head);
+    }
+  });
+}
+
+void AttendOp::run(Program& p, const Pass& pass, int, std::atomic<int64_t>& next) {
+  const Pages& pages = *p.pages;
+  const AttentionPlan& plan = p.plan;
+  const int head = pages.head(), kv_heads = pages.kv_heads(), group = heads / kv_heads;
+  const size_t between = static_cast<size_t>(plan.kept()) * plan.stride;  // floats between two queries' results
+  std::vector<float> fresh(static_cast<size_t>(std::max(kQueriesPerTile, group)) * plan.stride);
+  std::vector<const float*> queries(fresh.size() / plan.stride);
+  std::vector<uint64_t> masks(queries.size());
+
+  const auto one_page = [&](const AttentionPlan::Tile& tile, int kv_head, int page) {
+    const Segment& s = pass.segments[tile.segment];
+    int n = 0;
+    for (int row = tile.first_row; row < tile.first_row + tile.rows; row++)
+      for (int h = 0; h < group; h++, n++) {
+        queries[n] = p.buffers[qkv].row(row) + (kv_head * group + h) * head;
+        masks[n] = visible(pass, s, row, page);
+      }
+    p.kernels.attend(queries.data(), masks.data(), n, head, pages.keys(s.table[page], layer, kv_head),
+                     pages.values(s.table[page], layer, kv_head), fresh.data(), plan.stride);
+    return n;
+  };
+  const auto result = [&](const AttentionPlan::Tile& tile, int kv_head, int i) {  // of the tile's i-th query
+    const int row = tile.first_row + i / group, h = kv_head * group + i % group;
+    return p.partials.data() + (static_cast<size_t>(row) * heads + h) * between;
+  };
+
+  const int64_t per_tile = static_cast<int64_t>(kv_heads) * plan.kept();
+  each(next, static_cast<int64_t>(plan.tiles.size()) * per_tile, [&](int64_t unit) {
+    const auto& tile = plan.tiles[unit / per_tile];
+    const Segment& s = pass.segments[tile.segment];
+    const int kv_head = static_cast<int>(unit % per_tile) / plan.kept();
+    const int pages_seen = (s.base + tile.first_row - s.first_row + tile.rows + kPage - 1) / kPage;
+    if (plan.by_page) {
+      const int page = static_cast<int>(unit % plan.kept());
+      const int n = page < pages_seen ? one_page(tile, kv_head, page) : tile.rows * group;
+      for (int i = 0; i < n; i++) {
+        float* to = result(tile, kv_head, i) + static_cast<size_t>(page) * plan.stride;
+        if (page < pages_seen)
+          std::memcpy(to, fresh.data() + i * plan.stride, sizeof(float) * plan.stride);
+        else
+          to[1] = 0.0f;  // saw nothing
+      }
+      return;
+    }
+    for (int i = 0; i < tile.rows * group; i++) result(tile, kv_head, i)[1] = 0.0f;
+    for (int page = 0; page < pages_seen; page++) {
+      const int n = one_page(tile, kv_head, page);
+      for (int i = 0; i < n; i++) p.kernels.merge(result(tile, kv_head, i), fresh.data() + i * plan.stride, head);
+    }
+  });
+}
+
+void MergeOp::run(Program& p, const Pass& pass, int, std::atomic<int64_t>& next) {
+  const int head = p.pages->head(), kept = p.plan.kept();
+  std::vector<float> y(head);
+  each(next, static_cast<int64_t>(pass.rows) * heads, [&](int64_t i) {
+    float* total = p.partials.data() + static_cast<size_t>(i) * kept * p.plan.stride;
+    for (int page = 1; page < kept; page++)
+      p.kernels.merge(total, total + static_cast<size_t>(page) * p.plan.stride, head);
+    p.kernels.finish(total, head, y.data());
+    p.acts[out].store(p.kernels, static_cast<int>(i / heads), static_cast<int>(i % heads) * head, y.data(), head);
+  });
+}
+
+}  // namespace pilotfish

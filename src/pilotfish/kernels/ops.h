@@ -1,0 +1,69 @@
+// The ops of a program. Threads take work units from `next` until none are left; which thread takes one never matters.
+#pragma once
+#include "program.h"
+
+namespace pilotfish {
+
+struct RopeOp : Program::Op {  // angles of the pass's positions
+  explicit RopeOp(int table) : table(table) {}
+  void run(Program&, const Pass&, int, std::atomic<int64_t>&) override;
+  int table;
+};
+
+struct EmbedOp : Program::Op {
+  EmbedOp(std::shared_ptr<Weight> t, int out) : table(std::move(t)), out(out) {}
+  void run(Program&, const Pass&, int, std::atomic<int64_t>&) override;
+  std::shared_ptr<Weight> table;
+  int out;
+};
+
+struct NormOp : Program::Op {
+  NormOp(int in, std::vector<float> w, float eps, int out, bool wanted)
+      : in(in), out(out), weight(std::move(w)), eps(eps), wanted(wanted) {}
+  void run(Program&, const Pass&, int, std::atomic<int64_t>&) override;
+  int in, out;
+  std::vector<float> weight;
+  float eps;
+  bool wanted;
+};
+
+struct LinearOp : Program::Op {
+  LinearOp(int in, std::vector<Program::Part> parts, int out, bool add, bool wanted)
+      : in(in), out(out), parts(std::move(parts)), add(add), wanted(wanted) {}
+  void run(Program&, const Pass&, int, std::atomic<int64_t>&) override;
+  int in, out;
+  std::vector<Program::Part> parts;
+  bool add, wanted;
+};
+
+struct CacheOp : Program::Op {
+  CacheOp(int qkv, int heads, int layer, int table, float scale)
+      : qkv(qkv), heads(heads), layer(layer), table(table), scale(scale) {}
+  void run(Program&, const Pass&, int, std::atomic<int64_t>&) override;
+  int qkv, heads, layer, table;
+  float scale;
+};
+
+// Blocks of attention for tiles of queries, as planned: results by page for MergeOp, or merged at once. Both ways blocks
+// are merged in ascending order, so the bits are the same.
+struct AttendOp : Program::Op {
+  AttendOp(int qkv, int heads, int layer) : qkv(qkv), heads(heads), layer(layer) {}
+  void run(Program&, const Pass&, int, std::atomic<int64_t>&) override;
+  int qkv, heads, layer;
+};
+
+struct MergeOp : Program::Op {
+  MergeOp(int heads, int out) : heads(heads), out(out) {}
+  void run(Program&, const Pass&, int, std::atomic<int64_t>&) override;
+  int heads, out;
+};
+
+struct GatedOp : Program::Op {
+  GatedOp(int in, std::shared_ptr<Weight> gate, std::shared_ptr<Weight> up, int out)
+      : in(in), out(out), gate(std::move(gate)), up(std::move(up)) {}
+  void run(Program&, const Pass&, int, std::atomic<int64_t>&) override;
+  int in, out;
+  std::shared_ptr<Weight> gate, up;
+};
+
+}  // namespace pilotfish

@@ -1,0 +1,165 @@
+#include "program.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <stdexcept>
+
+#include "ops.h"
+#include "pool.h"
+#include "rope_table.h"
+
+namespace pilotfish {
+
+void Pages::Free::operator()(uint16_t* p) const { std::free(p); }
+
+int Pages::allocate() {
+  void* p = nullptr;
+  if (posix_memalign(&p, 4096, page_bytes()) != 0) throw std::bad_alloc();
+  pages_.emplace_back(static_cast<uint16_t*>(p));
+  return count() - 1;
+}
+void Pages::copy(int from, int to) { std::memcpy(pages_[to].get(), pages_[from].get(), page_bytes()); }
+
+const uint8_t* Program::Activations::row(Type type, int r, bool as_float, size_t* stride) const {
+  if (as_float || is_float(type)) {
+    *stride = static_cast<size_t>(width) * sizeof(float);
+    return reinterpret_cast<const uint8_t*>(values.data() + static_cast<size_t>(r) * width);
+  }
+  *stride = static_cast<size_t>(width / kBlock) * sizeof(ActBlock);
+  return reinterpret_cast<const uint8_t*>(blocks.data() + static_cast<size_t>(r) * (width / kBlock));
+}
+
+void Program::Activations::store(const Kernels& k, int r, int offset, const float* x, int n) {
+  const size_t at = static_cast<size_t>(r) * width + offset;
+  if (quantized) k.quantize(x, n, blocks.data() + at / kBlock);
+  if (floats) std::memcpy(values.data() + at, x, static_cast<size_t>(n) * sizeof(float));
+}
+
+Program::Program(const Kernels* k, std::shared_ptr<Pages> p, bool floats)
+    : kernels(*k), float_activations(floats), pages(std::move(p)) {}
+Program::~Program() {
+  for (auto& rope : ropes) delete rope.table;
+}
+
+int Program::buffer(int width) {
+  buffers.push_back({width, {}});
+  return static_cast<int>(buffers.size()) - 1;
+}
+int Program::activations(int width) {
+  if (width % kBlock != 0) throw std::invalid_argument("width is not a multiple of 32");
+  acts.push_back({width, false, false, {}, {}});
+  return static_cast<int>(acts.size()) - 1;
+}
+int Program::rope_table(double base, int dimensions) {
+  ropes.push_back({new RopeTable(base, dimensions), dimensions / 2, {}, {}});
+  ops_.push_back(std::make_unique<RopeOp>(static_cast<int>(ropes.size()) - 1));
+  return static_cast<int>(ropes.size()) - 1;
+}
+void Program::embed(std::shared_ptr<Weight> table, int out) {
+  if (table->columns != buffers.at(out).width) throw std::invalid_argument("embedding width differs from the buffer's");
+  ops_.push_back(std::make_unique<EmbedOp>(std::move(table), out));
+}
+void Program::norm(int in, std::vector<float> weight, float eps, int out, bool wanted_only) {
+  if (static_cast<int>(weight.size()) != buffers.at(in).width || acts.at(out).width != buffers.at(in).width)
+    throw std::invalid_argument("norm weight differs from the buffer's width");
+  ops_.push_back(std::make_unique<NormOp>(in, std::move(weight), eps, out, wanted_only));
+}
+void Program::linear(int in, std::vector<Part> parts, int out, bool add, bool wanted_only) {
+  for (auto& part : parts) {
+    if (part.weight->columns != acts.at(in).width || part.offset + part.weight->rows > buffers.at(out).width)
+      throw std::invalid_argument("matrix shape differs from its buffers");
+    if (!part.bias.empty() && static_cast<int64_t>(part.bias.size()) != part.weight->rows)
+      throw std::invalid_argument("bias length differs from the matrix's rows");
+    (float_activations || is_float(part.weight->type) ? acts[in].floats : acts[in].quantized) = true;
+  }
+  ops_.push_back(std::make_unique<LinearOp>(in, std::move(parts), out, add, wanted_only));
+}
+void Program::rope_and_cache(int qkv, int heads, int layer, int table, float query_scale) {
+  if (buffers.at(qkv).width != (heads + 2 * pages->kv_heads()) * pages->head() || layer >= pages->layers() ||
+      ropes.at(table).half * 2 > pages->head() || ropes[table].half % 16 != 0 || heads % pages->kv_heads() != 0)
+    throw std::invalid_argument("attention shapes don't fit the cache");
+  ops_.push_back(std::make_unique<CacheOp>(qkv, heads, layer, table, query_scale));
+}
+void Program::attention(int qkv, int heads, int layer, int out) {
+  if (acts.at(out).width != heads * pages->head()) throw std::invalid_argument("attention width differs");
+  heads_ = std::max(heads_, heads);
+  ops_.push_back(std::make_unique<AttendOp>(qkv, heads, layer));
+  ops_.push_back(std::make_unique<MergeOp>(heads, out));
+}
+void Program::gated(int in, std::shared_ptr<Weight> gate, std::shared_ptr<Weight> up, int out) {
+  for (const auto& w : {gate, up}) {
+    if (w->columns != acts.at(in).width || w->rows != acts.at(out).width)
+      throw std::invalid_argument("gate or up matrix shape differs from its buffers");
+    (float_activations || is_float(w->type) ? acts[in].floats : acts[in].quantized) = true;
+  }
+  ops_.push_back(std::make_unique<GatedOp>(in, std::move(gate), std::move(up), out));
+}
+
+void Program::reserve(const Pass& pass) {
+  const auto rows = static_cast<size_t>(pass.rows);
+  for (size_t i = 0; i < buffers.size(); i++) {
+    const size_t n = static_cast<int>(i) == logits_buffer_ ? pass.wanted.size() : rows;
+    if (buffers[i].data.size() < n * buffers[i].width) buffers[i].data.resize(n * buffers[i].width);
+  }
+  for (auto& a : acts) {
+    if (a.quantized && a.blocks.size() < rows * (a.width / kBlock)) a.blocks.resize(rows * (a.width / kBlock));
+    if (a.floats && a.values.size() < rows * a.width) a.values.resize(rows * a.width);
+  }
+  for (auto& r : ropes)
+    if (r.cosine.size() < rows * r.half) r.cosine.resize(rows * r.half), r.sine.resize(rows * r.half);
+}
+
+void Program::plan_attention(const Pass& pass) {
+  constexpr size_t most = size_t{32} << 20;  // bytes of results by page
+  const int group = std::max(1, heads_ / std::max(1, pages->kv_heads()));
+  const int rows = std::max(1, kQueriesPerTile / group);
+  plan.tiles.clear();
+  plan.pages = 0;
+  for (size_t i = 0; i < pass.segments.size(); i++) {
+    const Segment& s = pass.segments[i];
+    plan.pages = std::max(plan.pages, (s.base + s.rows + kPage - 1) / kPage);
+    for (int r = 0; r < s.rows; r += rows)
+      plan.tiles.push_back({static_cast<int>(i), s.first_row + r, std::min(rows, s.rows - r)});
+  }
+  plan.stride = kPartialHeader + pages->head();
+  const size_t each = static_cast<size_t>(pass.rows) * heads_ * plan.stride;
+  plan.by_page = each * plan.pages * sizeof(float) <= most &&
+                 plan.tiles.size() * pages->kv_heads() < static_cast<size_t>(4) * pass.threads;
+  if (partials.size() < each * plan.kept()) partials.resize(each * plan.kept());
+}
+
+bool Program::run(Pass& pass) {
+  wanted_rows_ = 0;
+  reserve(pass);
+  plan_attention(pass);
+  while (counters_.size() < ops_.size()) counters_.push_back(std::make_unique<std::atomic<int64_t>>(0));
+  for (auto& c : counters_) c->store(0, std::memory_order_relaxed);
+  cancelled_.store(false, std::memory_order_relaxed);
+  Barrier barrier(pass.threads);
+  std::atomic<bool> stop{false};
+  auto body = [&](int thread) {
+    for (size_t i = 0; i < ops_.size(); i++) {
+      ops_[i]->run(*this, pass, thread, *counters_[i]);
+      if (thread == 0 && cancelled_.load(std::memory_order_relaxed)) stop.store(true, std::memory_order_relaxed);
+      barrier.wait();
+      if (stop.load(std::memory_order_relaxed)) return;  // all threads see what thread 0 wrote before the barrier
+    }
+  };
+  run_on_threads(pass.threads, body);
+  if (stop.load()) return false;
+  wanted_rows_ = static_cast<int>(pass.wanted.size());
+  return true;
+}
+
+const float* Program::logits(int wanted) const {
+  return buffers[logits_buffer_].data.data() + static_cast<size_t>(wanted) * vocabulary();
+}
+const float* Program::row_or_null(int b, int r) const {
+  if (b < 0 || b >= static_cast<int>(buffers.size()) || r < 0) return nullptr;
+  const size_t begin = static_cast<size_t>(r) * buffers[b].width;
+  return begin + buffers[b].width <= buffers[b].data.size() ? buffers[b].data.data() + begin : nullptr;
+}
+
+}  // namespace pilotfish

@@ -1,0 +1,138 @@
+// A program is the list of ops that a model family builds once; a pass runs it in one call.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "kernels.h"
+#include "weights.h"
+
+namespace pilotfish {
+
+// Pages of 64 positions, all layers in one. Layer l holds, for each KV head, keys [head][64], then for each
+// KV head values [64][head], as IEEE halves.
+class Pages {
+ public:
+  Pages(int layers, int kv_heads, int head) : layers_(layers), kv_heads_(kv_heads), head_(head) {}
+  Pages(const Pages&) = delete;
+  Pages& operator=(const Pages&) = delete;
+  int allocate();  // a new page's number
+  void copy(int from, int to);
+  size_t page_bytes() const { return static_cast<size_t>(layers_) * 2 * kv_heads_ * head_ * kPage * 2; }
+  uint16_t* keys(int page, int layer, int kv_head) const { return at(page, layer, kv_head); }
+  uint16_t* values(int page, int layer, int kv_head) const { return at(page, layer, kv_heads_ + kv_head); }
+  int layers() const { return layers_; }
+  int kv_heads() const { return kv_heads_; }
+  int head() const { return head_; }
+  int count() const { return static_cast<int>(pages_.size()); }
+
+ private:
+  struct Free { void operator()(uint16_t* p) const; };
+  uint16_t* at(int page, int layer, int part) const {
+    return pages_[page].get() + (static_cast<size_t>(layer) * 2 * kv_heads_ + part) * head_ * kPage;
+  }
+  int layers_, kv_heads_, head_;
+  std::vector<std::unique_ptr<uint16_t, Free>> pages_;
+};
+
+// Consecutive rows of one sequence.
+struct Segment {
+  int first_row, rows;
+  const int32_t* table;  // the sequence's pages
+  int base;              // slots that were there before the pass
+};
+
+// What one pass works on. Row i of a segment goes to slot base + i of its sequence. It sees all slots before `base`, and
+// those rows of its own segment whose bit is set in `ancestors` (bit i: the segment's row i; itself included).
+struct Pass {
+  int rows = 0;
+  const int32_t* tokens = nullptr;
+  const int32_t* positions = nullptr;
+  const uint64_t* ancestors = nullptr;  // by row; null: every earlier row, as in plain text
+  std::vector<Segment> segments;
+  std::vector<int> segment_of;  // by row
+  std::vector<int32_t> wanted;  // rows that logits are wanted for, ascending
+  int threads = 1;
+};
+
+constexpr int kQueriesPerTile = 32;
+
+// How a pass's attention is cut into work: tiles of queries that share each read of the cache.
+struct AttentionPlan {
+  struct Tile { int segment, first_row, rows; };
+  std::vector<Tile> tiles;
+  int pages = 0;       // most pages that any segment sees
+  bool by_page = false;  // pages of a tile are shared among threads, their results kept apart until merged
+  int stride = 0;      // floats of a partial result
+  int kept() const { return by_page ? pages : 1; }
+};
+
+class Program {
+ public:
+  Program(const Kernels* kernels, std::shared_ptr<Pages> pages, bool float_activations);
+  ~Program();
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  // Building. Buffers hold a row of `width` floats for each row of a pass; activations hold what matrices read:
+  // quantized rows, or floats where a reader's weights (or the debug path) want them.
+  int buffer(int width);
+  int activations(int width);
+  void embed(std::shared_ptr<Weight> table, int out);
+  int rope_table(double base, int dimensions);
+  void norm(int in, std::vector<float> weight, float eps, int out, bool wanted_only);
+  struct Part { std::shared_ptr<Weight> weight; std::vector<float> bias; int offset; };
+  void linear(int in, std::vector<Part> parts, int out, bool add, bool wanted_only);
+  // `qkv` holds heads * head queries, then keys, then values; rotates, and writes keys and values to the cache.
+  void rope_and_cache(int qkv, int heads, int layer, int table, float query_scale);
+  void attention(int qkv, int heads, int layer, int out);
+  void gated(int in, std::shared_ptr<Weight> gate, std::shared_ptr<Weight> up, int out);  // silu(gate) * up
+  void set_logits(int out) { logits_buffer_ = out; }
+
+  // Runs the program; false if cancelled. Logits of wanted rows are then in logits(i).
+  bool run(Pass& pass);
+  void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
+  const float* logits(int wanted) const;
+  int wanted_rows() const { return wanted_rows_; }  // of the last pass; 0 after a cancelled one
+  int vocabulary() const { return width(logits_buffer_); }
+  const float* row_or_null(int buffer, int row) const;
+  int width(int buffer) const { return buffers[buffer].width; }
+
+  struct Op {
+    virtual ~Op() = default;
+    virtual void run(Program& p, const Pass& pass, int thread, std::atomic<int64_t>& next) = 0;
+  };
+  struct Buffer { int width; std::vector<float> data; float* row(int r) { return data.data() + static_cast<size_t>(r) * width; } };
+  struct Activations {
+    int width;
+    bool quantized = false, floats = false;
+    std::vector<ActBlock> blocks;
+    std::vector<float> values;
+    // Row r in the form that weights of `type` read; `stride` gets the bytes between rows.
+    const uint8_t* row(Type type, int r, bool as_float, size_t* stride) const;
+    void store(const Kernels& k, int r, int offset, const float* x, int n);  // n floats at column `offset`
+  };
+  struct Rope { struct RopeTable* table; int half; std::vector<float> cosine, sine; };
+
+  const Kernels& kernels;
+  const bool float_activations;
+  std::shared_ptr<Pages> pages;
+  std::vector<Buffer> buffers;
+  std::vector<Activations> acts;
+  std::vector<Rope> ropes;
+  AttentionPlan plan;
+  std::vector<float> partials;  // attention results [row][head][page or 1][stride]
+
+ private:
+  void reserve(const Pass& pass);
+  void plan_attention(const Pass& pass);
+  std::vector<std::unique_ptr<Op>> ops_;
+  std::vector<std::unique_ptr<std::atomic<int64_t>>> counters_;
+  std::atomic<bool> cancelled_{false};
+  int logits_buffer_ = -1;
+  int heads_ = 0;
+  int wanted_rows_ = 0;
+};
+
+}  // namespace pilotfish

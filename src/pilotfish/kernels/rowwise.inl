@@ -1,0 +1,66 @@
+// Norm, quantization of activations, rope, gate: what works on one row at a time.
+
+namespace {
+
+void rms_norm(const float* x, const float* weight, float eps, int n, float* y) {
+  Lanes squares = Lanes::set(0.0f);
+  for (int i = 0; i < n; i += 16) {
+    const Lanes v = Lanes::load(x + i);
+    squares = fma(v, v, squares);
+  }
+  const float mean = sum(squares) / static_cast<float>(n);
+  const Lanes factor = Lanes::set(1.0f / __builtin_sqrtf(mean + eps));
+  for (int i = 0; i < n; i += 16) mul(mul(Lanes::load(x + i), factor), Lanes::load(weight + i)).store(y + i);
+}
+
+void quantize(const float* x, int n, ActBlock* out) {
+  for (int b = 0; b < n / kBlock; b++, x += kBlock, out++) {
+    const Lanes first = Lanes::load(x), second = Lanes::load(x + 16);
+    const float amax = largest(max(abs(first), abs(second)));
+    const bool tiny = amax < 1e-30f;  // 127 / amax would overflow; so small a block is zero
+    const float inverse = tiny ? 0.0f : 127.0f / amax;
+    const Lanes low = Lanes::set(-127.0f), high = Lanes::set(127.0f), factor = Lanes::set(inverse);
+    float q[kBlock];
+    min(max(nearest(mul(first, factor)), low), high).store(q);
+    min(max(nearest(mul(second, factor)), low), high).store(q + 16);
+    int32_t s[2] = {0, 0};
+    for (int i = 0; i < kBlock; i++) {
+      const auto code = static_cast<int32_t>(q[i]);
+      out->q[i] = static_cast<int8_t>(code);
+      s[i / 16] += code;
+    }
+    out->d = tiny ? 0.0f : amax / 127.0f;
+    out->s16[0] = static_cast<int16_t>(s[0]);
+    out->s16[1] = static_cast<int16_t>(s[1]);
+    out->sum = s[0] + s[1];
+    out->ds = out->d * static_cast<float>(out->sum);
+  }
+}
+
+void silu_mul(const float* gate, const float* up, float* y, int n) {
+  const Lanes zero = Lanes::set(0.0f), one = Lanes::set(1.0f);
+  for (int i = 0; i < n; i += 16) {
+    const Lanes g = Lanes::load(gate + i);
+    mul(div(g, add(one, exp(sub(zero, g)))), Lanes::load(up + i)).store(y + i);
+  }
+}
+
+void rope(float* x, const float* cosine, const float* sine, int half) {
+  for (int i = 0; i < half; i += 16) {
+    const Lanes a = Lanes::load(x + i), b = Lanes::load(x + half + i);
+    const Lanes c = Lanes::load(cosine + i), s = Lanes::load(sine + i);
+    sub(mul(a, c), mul(b, s)).store(x + i);
+    add(mul(b, c), mul(a, s)).store(x + half + i);
+  }
+}
+
+void scale(float* x, float factor, int n) {
+  const Lanes f = Lanes::set(factor);
+  for (int i = 0; i < n; i += 16) mul(Lanes::load(x + i), f).store(x + i);
+}
+
+void to_half(const float* x, uint16_t* y, int n) {
+  for (int i = 0; i < n; i += 16) Lanes::load(x + i).store_half(y + i);
+}
+
+}  // namespace

@@ -1,0 +1,222 @@
+"""The facade: text in, text out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Self, Unpack
+
+from pilotfish.answer import Answer, Result, Voice
+from pilotfish.decode import Decoder
+from pilotfish.drafting import SUFFIX, Drafting, Wish
+from pilotfish.errors import TemplateError, UsageError
+from pilotfish.loading import load_models
+from pilotfish.options import OptionArgs, Options
+from pilotfish.sequence import Sequence as TokenSequence
+from pilotfish.turns import Turns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from pilotfish.model import Model, TextModel
+
+Message = Mapping[str, str]
+
+
+def load(
+    model: str,
+    draft: str | Sequence[str] = "auto",
+    context: int | None = None,
+    threads: int | None = None,
+    *,
+    offline: bool = False,
+    notice: Callable[[str], None] | None = None,
+    progress: Callable[[str, float], None] | None = None,
+) -> LLM:
+    """Load a model, and what drafts for it.
+
+    Parameters
+    ----------
+    model
+        Path of a GGUF file, or a registry name.
+    draft
+        `auto`: the suffix drafter, and the registry's draft model if it is in the cache. `off`. `suffix`. A
+        model, which means the suffix drafter and this model. Or several of these.
+    context
+        Most tokens of prompt and answer together; by default the model's, at most 8192.
+    threads
+        Threads of a pass; by default as many as the machine, or the container, has cores.
+    offline
+        No network is wanted.
+    notice
+        Takes one line of what is worth knowing; by default it becomes a Python warning.
+    progress
+        Called while loading with a model's name and the share done, 0..1.
+
+    Raises
+    ------
+    UsageError
+        A value that makes no sense.
+    HubError
+        A model that is unknown or not in the cache.
+    ModelError
+        A file that can't be used, or (VocabularyMismatch) a draft model with other tokens.
+    OutOfMemory
+        Not enough memory is free.
+    """
+    target, draftings = load_models(
+        model, [Wish.read(draft)], context, threads, offline=offline, notice=notice, progress=progress
+    )
+    return LLM(target, draftings[0])
+
+
+class LLM:
+    """A loaded model that answers; a context manager.
+
+    Answers may be asked for from several threads, and several may be open at once: they advance in turn, one
+    step at a time.
+
+    Parameters
+    ----------
+    target
+        The model whose answers are wanted.
+    drafting
+        What drafts for it; nothing by default.
+    """
+
+    def __init__(self, target: TextModel, drafting: Drafting | None = None) -> None:
+        self.target = target
+        self.drafting = drafting or Drafting(Wish())
+        self._turns = Turns()
+        self._closed = False
+
+    @property
+    def context(self) -> int:
+        """Most tokens of prompt and answer together."""
+        return self.target.engine.context
+
+    @property
+    def drafts(self) -> list[Model | str]:
+        """What drafts: models, and names of drafters that are none."""
+        wish, model = self.drafting.wish, self.drafting.model
+        suffix = [] if wish == Wish() else [SUFFIX]
+        return [*suffix, *([] if model is None else [model])]
+
+    @property
+    def has_template(self) -> bool:
+        """Whether the model can chat."""
+        return self.target.template is not None
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of a text, as the prompt of `generate`: special tokens written out are special."""
+        return self.target.tokenizer.encode(text, special=True)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Return the text of ids; special tokens have none."""
+        return self.target.tokenizer.decode(tokens)
+
+    def generate(self, prompt: str | Sequence[int], **options: Unpack[OptionArgs]) -> Result:
+        """Continue a prompt and return the whole answer.
+
+        Parameters
+        ----------
+        prompt
+            Text, or token ids.
+        **options
+            `max_tokens=256`, `temperature=0.0`, `top_k=0`, `top_p=1.0`, `min_p=0.0`, `seed=None`, `stop=()`,
+            `draft_length="auto"`, `speculate=True`; see `pilotfish.options.Options`.
+
+        Raises
+        ------
+        UsageError
+            An option that makes no sense, an empty prompt, or (PromptTooLong) one beyond the context.
+        EngineError
+            A pass failed.
+        """
+        return self.stream(prompt, **options).result()
+
+    def stream(self, prompt: str | Sequence[int], **options: Unpack[OptionArgs]) -> Answer:
+        """Continue a prompt; iterate over the answer to get its events. Parameters as for `generate`."""
+        checked = Options(**options)
+        return self.start(self._ids(prompt), checked)
+
+    def chat(self, messages: Sequence[Message], **options: Unpack[OptionArgs]) -> Result:
+        """Answer the last of some messages and return the whole answer.
+
+        Parameters
+        ----------
+        messages
+            Each with `role` ("system", "user", "assistant") and `content`.
+        **options
+            As for `generate`.
+
+        Raises
+        ------
+        TemplateError
+            The model has no chat template, or it fails on these messages.
+        """
+        return self.chat_stream(messages, **options).result()
+
+    def chat_stream(self, messages: Sequence[Message], **options: Unpack[OptionArgs]) -> Answer:
+        """Answer the last of some messages; iterate over the answer to get its events."""
+        checked = Options(**options)
+        return self.start(self.chat_tokens(messages), checked)
+
+    def chat_tokens(self, messages: Sequence[Message]) -> list[int]:
+        """Return the prompt that the chat template makes of messages, as ids.
+
+        Raises
+        ------
+        UsageError
+            No messages.
+        TemplateError
+            The model has no chat template, or it fails on these messages.
+        """
+        if self.target.template is None:
+            raise TemplateError(
+                f"{self.target.name} has no chat template", "a base model can only `generate`"
+            )
+        if not messages:
+            raise UsageError("there are no messages", 'give at least {"role": "user", "content": "..."}')
+        text = self.target.template.render(messages, add_generation_prompt=True)
+        return self.target.tokenizer.encode(text, special=True, bos=False)
+
+    def start(self, tokens: Sequence[int], options: Options) -> Answer:
+        """Return an answer to ids, nothing of which has been computed yet."""
+        if self._closed:
+            raise UsageError(f"{self.target.name} is closed", "load it again")
+        voice = Voice(self.target.tokenizer, options.stops)
+        drafter, control = self.drafting.choose(options.draft_length if options.speculate else 0)
+        decoder = Decoder(self.target.engine, drafter, control, token_count=self.target.tokenizer.token_count)
+        sequence = TokenSequence(
+            list(tokens), options.sampling(), options.max_tokens, self.target.tokenizer.end_ids, voice.heard
+        )
+        return Answer(decoder, sequence, voice, self._turns)
+
+    def close(self) -> None:
+        """Free the models; answers that are still open can't go on. Closing twice does nothing."""
+        with self._turns.turn():
+            if not self._closed:
+                self._closed = True
+                models = [self.target, *([] if self.drafting.model is None else [self.drafting.model])]
+                for dispose in {id(model.engine): model.dispose for model in models}.values():
+                    dispose()
+
+    def _ids(self, prompt: str | Sequence[int]) -> list[int]:
+        if isinstance(prompt, str):
+            if not prompt:
+                raise UsageError("the prompt is empty", "give at least one character to continue from")
+            return self.encode(prompt)
+        count = self.target.tokenizer.token_count
+        for token in prompt:
+            if not isinstance(token, int) or isinstance(token, bool) or not 0 <= token < count:
+                raise UsageError(f"the prompt has the id {token!r}", f"ids go from 0 to {count - 1}")
+        return list(prompt)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,198 @@
+"""From names to loaded models: found, checked against the memory that is free, then read."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from pilotfish import hub, memory
+from pilotfish.drafting import Drafting, Wish
+from pilotfish.engines.native.container import Container
+from pilotfish.errors import FormatError, TemplateError, UsageError
+from pilotfish.model import Model, TextModel
+from pilotfish.text.template import ChatTemplate
+from pilotfish.text.tokenizer import Tokenizer
+from pilotfish.text.vocabulary import Vocabulary, check_same
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+M = TypeVar("M", bound=Model)
+
+DEFAULT_CONTEXT = 8192
+"""Context of a model that could hold more, unless one is asked for."""
+
+KV_BYTES = 2
+"""Bytes of one number in the KV cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A model that is about to be loaded, and the memory that it will need.
+
+    Attributes
+    ----------
+    ref
+        The file and its name.
+    metadata
+        The file's header.
+    context
+        Most tokens that a sequence will hold.
+    weights_bytes, kv_bytes
+        The file's size, and the KV cache of one full sequence.
+    """
+
+    ref: hub.ModelRef
+    metadata: Mapping[str, object]
+    context: int
+    weights_bytes: int
+    kv_bytes: int
+
+    @classmethod
+    def make(cls, ref: hub.ModelRef, context: int | None) -> Plan:
+        """Read the header of a file.
+
+        Raises
+        ------
+        UsageError
+            A context that is below 1 or beyond the model's.
+        """
+        with Container.open(ref.path) as container:
+            metadata, size = container.metadata, container.size_bytes
+        shape = Shape.read(metadata)
+        if context is not None and not 1 <= context <= shape.context:
+            raise UsageError(
+                f"context is {context}",
+                f"{ref.name} can hold from 1 to {shape.context} tokens of prompt and answer",
+            )
+        tokens = min(shape.context, DEFAULT_CONTEXT) if context is None else context
+        return cls(ref, metadata, tokens, size, tokens * shape.kv_bytes_per_token)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the header says about the memory of a sequence."""
+
+    family: str
+    context: int
+    kv_bytes_per_token: int
+
+    @classmethod
+    def read(cls, metadata: Mapping[str, object]) -> Shape:
+        """Read it from a header; FormatError names a key that is missing or no number."""
+        family = str(metadata.get("general.architecture"))
+
+        def number(key: str, default: int | None = None) -> int:
+            value = metadata.get(f"{family}.{key}", default)
+            if not isinstance(value, int) or value < 1:
+                raise FormatError(
+                    f"{family}.{key} is {value!r}", "it has to be a whole number; fetch the file again"
+                )
+            return value
+
+        heads = number("attention.head_count")
+        head_size = number("attention.key_length", number("embedding_length") // heads)
+        kv_heads = number("attention.head_count_kv", heads)
+        per_token = 2 * number("block_count") * kv_heads * head_size * KV_BYTES
+        return cls(family, number("context_length"), per_token)
+
+
+def load_models(
+    model: str,
+    wishes: Sequence[Wish],
+    context: int | None = None,
+    threads: int | None = None,
+    *,
+    offline: bool = False,
+    notice: Callable[[str], None] | None = None,
+    progress: Callable[[str, float], None] | None = None,
+) -> tuple[TextModel, list[Drafting]]:
+    """Load a target and the draft models wished for, each once; parameters as in `pilotfish.load`."""
+    if threads is not None and (not isinstance(threads, int) or threads < 1):
+        raise UsageError(f"threads is {threads!r}", "it is a whole number, at least 1")
+    target = Plan.make(hub.resolve(model, offline=offline), context)
+    refs = [_draft_of(target.ref, wish, offline=offline, notice=notice or _warn) for wish in wishes]
+    others = {ref.path.resolve(): ref for ref in refs if ref is not None}
+    others.pop(target.ref.path.resolve(), None)  # a target that drafts for itself is loaded once
+    drafts = {path: Plan.make(ref, None) for path, ref in others.items()}
+    check_memory(target, *drafts.values())
+    tokenizer = Tokenizer.from_metadata(target.metadata)
+    for plan in drafts.values():
+        check_same(tokenizer.vocabulary, Vocabulary(plan.metadata))
+    template = _template_of(target, notice or _warn)
+    talks = functools.partial(TextModel, tokenizer=tokenizer, template=template)
+    text = _load(talks, target, threads, progress)
+    loaded: dict[Path, Model] = {target.ref.path.resolve(): text}
+    try:
+        for path, plan in drafts.items():
+            loaded[path] = _load(Model, plan, threads, progress)
+    except BaseException:
+        for done in loaded.values():
+            done.dispose()
+        raise
+    models = [None if ref is None else loaded[ref.path.resolve()] for ref in refs]
+    return text, [Drafting(wish, found) for wish, found in zip(wishes, models, strict=True)]
+
+
+def check_memory(*plans: Plan) -> None:
+    """Compare what models need with what is free; OutOfMemory has both numbers."""
+    need = sum(plan.weights_bytes + plan.kv_bytes for plan in plans)
+    what = " with ".join(f"{plan.ref.name} at a context of {plan.context}" for plan in plans)
+    memory.check_room(what, need, memory.free_bytes())
+
+
+def _draft_of(
+    target: hub.ModelRef, wish: Wish, *, offline: bool, notice: Callable[[str], None]
+) -> hub.ModelRef | None:
+    """Return the draft model: the one that is named, or the registry's for this target if it is there."""
+    if wish.model is not None:
+        return hub.resolve(wish.model, offline=offline)
+    if not wish.auto or target.entry is None or target.entry.draft is None:
+        return None
+    name = target.entry.draft
+    if hub.cached_path(name) is None:
+        notice(f"{target.name} has a draft model that would make it faster; type: pilotfish pull {name}")
+        return None
+    return hub.resolve(name)
+
+
+def _template_of(plan: Plan, notice: Callable[[str], None]) -> ChatTemplate | None:
+    """Return the chat template; without one that works, the model can still continue text."""
+    if "tokenizer.chat_template" not in plan.metadata:
+        return None
+    try:
+        return ChatTemplate.from_metadata(plan.metadata)
+    except TemplateError as error:
+        notice(f"{plan.ref.name} can't chat: {error.message}")
+        return None
+
+
+def _load(
+    make: Callable[..., M], plan: Plan, threads: int | None, progress: Callable[[str, float], None] | None
+) -> M:
+    from pilotfish.engines.native import NativeEngine
+
+    name = plan.ref.name
+    engine = NativeEngine.load(
+        plan.ref.path,
+        threads=threads,
+        context=plan.context,
+        progress=None if progress is None else lambda share: progress(name, share),
+    )
+    return make(
+        name=name,
+        engine=engine,
+        path=plan.ref.path,
+        checksum=plan.ref.entry.sha256 if plan.ref.entry else "",
+        isa=engine.isa,
+        threads=engine.threads,
+        dispose=engine.dispose,
+    )
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, stacklevel=4)

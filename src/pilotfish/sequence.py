@@ -1,0 +1,61 @@
+"""One answer in the making: the state that the algorithm, drafters and control share."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from pilotfish.stats import Stats
+
+if TYPE_CHECKING:
+    from pilotfish.sampling import Sampling
+
+FinishReason = Literal["stop", "length"]
+
+_keys = itertools.count()
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One emitted token; `drafted_by` names its drafter if it was accepted, only the last has a reason."""
+
+    id: int
+    drafted_by: str | None
+    finish_reason: FinishReason | None
+
+
+@dataclass(slots=True)
+class Sequence:
+    """One answer in the making.
+
+    Attributes
+    ----------
+    tokens
+        Starts as the prompt; emitted tokens are appended.
+    sampling
+        How the target chooses.
+    max_tokens
+        Budget of emitted tokens, at least 1.
+    ends
+        Ids that end the answer; the end token itself is emitted.
+    stop
+        Called once with each emitted token in order, end tokens excepted; true ends the answer there.
+    """
+
+    tokens: list[int]
+    sampling: Sampling
+    max_tokens: int
+    ends: frozenset[int] = frozenset()
+    stop: Callable[[int], bool] = field(default=lambda _token: False)
+    finish_reason: FinishReason | None = None
+    stats: Stats = field(default_factory=Stats)
+    key: int = field(default_factory=lambda: next(_keys))
+    handle: int = -1
+
+    def reason_after(self, token: int, emitted: int) -> FinishReason | None:
+        """Return why the answer ends with `token`, the `emitted`-th token of it, if it does."""
+        if token in self.ends or self.stop(token):
+            return "stop"
+        return "length" if emitted >= self.max_tokens else None

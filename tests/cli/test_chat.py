@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cli_calls import call
+
+from pilotfish.engines.scripted import answers
+from tiny import END, VOCAB_SIZE, tiny_model
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+
+def conversation(*turns: str) -> Any:
+    """Script a conversation: user, assistant, user, assistant."""
+    tokenizer, text, script = tiny_model().tokenizer, "", {}
+    for user, assistant in zip(turns[::2], turns[1::2], strict=True):
+        text += f"<|im_start|>user\n{user}<|im_end|>\n<|im_start|>assistant\n"
+        script[tuple(tokenizer.encode(text, special=True))] = list(assistant.encode())
+        text += f"{assistant}<|im_end|>\n"
+    return script
+
+
+def test_a_conversation_remembers_its_turns(tiny: Callable[..., Any]) -> None:
+    script = conversation("hi", "hello", "again?", "hello again")
+    tiny(answers(script, VOCAB_SIZE, END))
+    done = call("chat", "-m", "x", text="hi\nagain?\n")
+    assert (done.code, done.out) == (0, "hello\nhello again\n")
+    assert done.err.count("tokens per pass") == 2
+
+
+def test_reset_forgets_and_exit_leaves(tiny: Callable[..., Any]) -> None:
+    script = conversation("hi", "hello")
+    tiny(answers(script, VOCAB_SIZE, END))
+    done = call("chat", "-m", "x", text="hi\n/reset\nhi\n/exit\nhi\n")
+    assert (done.code, done.out) == (0, "hello\nhello\n")
+
+
+def test_an_unknown_command_is_said_and_not_sent(tiny: Callable[..., Any]) -> None:
+    tiny()
+    done = call("chat", "-m", "x", text="/quit\n")
+    assert (done.code, done.out) == (0, "")
+    assert "/quit is no command" in done.err
+
+
+def test_a_message_that_does_not_fit_is_said_and_forgotten(tiny: Callable[..., Any]) -> None:
+    script = conversation("hi", "hello")
+    tiny(answers(script, VOCAB_SIZE, END), context=80)
+    done = call("chat", "-m", "x", text=f"{'y' * 100}\nhi\n")
+    assert (done.code, done.out) == (0, "hello\n")
+    assert "/reset starts anew" in done.err
+
+
+def test_ctrl_c_stops_an_answer_and_stays(tiny: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was said is kept as the assistant's turn."""
+    script = conversation("hi", "hel", "go on", "lo")
+    tiny(answers({**script, **conversation("hi", "hello")}, VOCAB_SIZE, END))
+    from pilotfish.cli import chat
+
+    said = ""
+
+    def write(text: str, _drafter: str | None = None) -> None:
+        nonlocal said
+        said += text
+        if said == "hel":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(chat, "write_text", write)
+    done = call("chat", "-m", "x", "-d", "off", text="hi\ngo on\n")
+    assert (done.code, said) == (0, "hello")
+    assert "stopped" in done.err
+
+
+def test_a_base_model_refuses(tiny: Callable[..., Any]) -> None:
+    tiny(template=False)
+    assert "tiny has no chat template" in call("chat", "-m", "x", text="hi\n").error

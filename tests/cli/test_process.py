@@ -1,0 +1,132 @@
+"""What only a process of its own can show: pipes, signals, start-up."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+TESTS = Path(__file__).parents[1]
+
+# Loads the tiny model in place of any other; a pass takes as long as the environment says.
+SCRIPTED = f"""
+import os, sys, time
+sys.path.insert(0, {str(TESTS)!r})
+import pilotfish.llm
+from pilotfish.cli import main
+from pilotfish.drafting import Drafting, Wish
+from pilotfish.engines.scripted import copying
+from tiny import VOCAB_SIZE, tiny_model
+
+def load(name, draft, *_args, **_options):
+    target = tiny_model(copying(VOCAB_SIZE, 3))
+    forward = target.engine.forward
+
+    def slow(chunks):
+        print("pass", file=sys.stderr, flush=True)
+        time.sleep(float(os.environ.get("PASS_S", "0")))
+        return forward(chunks)
+
+    target.engine.forward = slow
+    return pilotfish.llm.LLM(target, Drafting(Wish.read("off")))
+
+pilotfish.llm.load = load
+main()
+"""
+
+
+def start(args: Sequence[str], *, scripted: bool = True, **environment: str) -> subprocess.Popen[str]:
+    command = ["-c", SCRIPTED] if scripted else ["-m", "pilotfish"]
+    return subprocess.Popen(
+        [sys.executable, *command, *args],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+    )
+
+
+RUN = ("run", "-m", "x", "--raw", "abc", "--max-tokens", "3000")
+
+
+def test_a_reader_that_leaves_early_is_not_an_error() -> None:
+    """As in `pilotfish run ... | head`."""
+    process = start(RUN)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.read(7) == "abcabca"
+    process.stdout.close()
+    noise = {line for line in process.stderr.read().splitlines() if line != "pass"}
+    assert (process.wait(30), noise) == (0, set())
+    process.stderr.close()
+
+
+@pytest.mark.parametrize("passes", [1, 4], ids=["prefill", "stream"])
+@pytest.mark.parametrize("extra", [(), ("--json",)], ids=["text", "json"])
+def test_ctrl_c_ends_with_130_and_nothing_half_written(passes: int, extra: tuple[str, ...]) -> None:
+    process = start((*RUN, *extra), PASS_S="0.2")
+    assert process.stderr is not None
+    for _ in range(passes):
+        assert process.stderr.readline() == "pass\n"
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert {line for line in err.splitlines() if line} <= {"pass"}
+    assert out == "" if extra or passes == 1 else "abcabc".startswith(out)
+
+
+def test_help_and_version_are_quick() -> None:
+    """The median of three, so that a busy machine does not fail it; the bound is far above the usual."""
+    times = []
+    for _ in range(3):
+        started = time.perf_counter()
+        process = start(["--version"], scripted=False)
+        out, _ = process.communicate(timeout=30)
+        times.append(time.perf_counter() - started)
+        assert out.startswith("pilotfish ")
+    assert sorted(times)[1] < 2.0
+
+
+@pytest.mark.models
+def test_a_real_model_answers_in_a_pipe(smollm2: Path) -> None:
+    process = start(["run", "-m", str(smollm2), "Count to 50.", "--max-tokens", "200"], scripted=False)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.read(4)
+    process.stdout.close()
+    assert (process.stderr.read(), process.wait(60)) == ("", 0)
+    process.stderr.close()
+
+
+@pytest.mark.models
+@pytest.mark.parametrize("early", [True, False], ids=["prefill", "stream"])
+def test_ctrl_c_with_a_real_model_ends_with_130(smollm2: Path, early: bool) -> None:
+    prompt = "word " * 4000 if early else "Count to 500."
+    args = ["run", "-m", str(smollm2), prompt, "--max-tokens", "2000"]
+    process = start(args, scripted=False)
+    assert process.stdout is not None
+    if early:
+        _wait_until_busy(process.pid)
+    else:
+        assert process.stdout.read(4)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err.strip()) == (130, "")
+
+
+def _wait_until_busy(pid: int) -> None:
+    """Wait until the process has used 5 s of processor time, on Linux; long past start-up and loading."""
+    stat, tick = Path(f"/proc/{pid}/stat"), os.sysconf("SC_CLK_TCK")
+    if not stat.exists():
+        pytest.skip("only Linux tells how busy a process is")
+    while sum(map(int, stat.read_text().rsplit(")", 1)[1].split()[11:13])) < 5 * tick:
+        time.sleep(0.05)

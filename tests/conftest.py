@@ -1,0 +1,34 @@
+"""Fixtures that several folders share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def _cached(name: str) -> Path:
+    from pilotfish.hub import cached_path
+
+    path = cached_path(name)
+    if path is None:
+        pytest.skip(f"{name} is not in the cache; `make test` fetches it, or `pilotfish pull {name}`")
+    return path
+
+
+@pytest.fixture(scope="session")
+def smollm2() -> Path:
+    return _cached("smollm2-135m")
+
+
+@pytest.fixture(scope="session")
+def qwen05() -> Path:
+    return _cached("qwen2.5-coder-0.5b")
+
+
+@pytest.fixture(scope="session")
+def qwen15() -> Path:
+    return _cached("qwen2.5-coder-1.5b")

@@ -1,0 +1,115 @@
+"""The default drafter: who serves which sequence."""
+
+from __future__ import annotations
+
+from strategies import VOCAB, draft_model
+
+from pilotfish.drafters.auto import AutoDrafter
+from pilotfish.drafters.base import NO_DRAFT, Draft
+from pilotfish.drafters.suffix import SuffixDrafter
+from pilotfish.engines.scripted import ScriptedEngine, copying, sure_of, uniform
+from pilotfish.sampling import Sampling
+from pilotfish.sequence import Sequence
+
+SURE = lambda _tokens: sure_of(3, VOCAB)  # noqa: E731
+
+
+def sequence(*tokens: int) -> Sequence:
+    return Sequence(list(tokens), Sampling(), 100)
+
+
+def auto(rule: object = SURE) -> tuple[AutoDrafter, ScriptedEngine]:
+    model = draft_model(rule)  # type: ignore[arg-type]
+    assert isinstance(model.engine, ScriptedEngine)
+    return AutoDrafter(SuffixDrafter(), model), model.engine
+
+
+REPEATING = (1, 2, 4, 5, 6, 7, 8) * 3
+
+
+def test_a_sequence_that_repeats_itself_is_served_by_the_suffix_for_nothing() -> None:
+    drafter, engine = auto()
+    draft = drafter.propose([sequence(*REPEATING)], [6])[0]
+    assert draft.tokens == REPEATING[:6]
+    assert draft.drafters == ("suffix",) * 6
+    assert engine.passes == 0
+
+
+def test_a_sequence_that_does_not_is_served_by_the_model() -> None:
+    drafter, engine = auto()
+    draft = drafter.propose([sequence(1, 2, 3, 4)], [6])[0]
+    assert draft.tokens == (3,) * 6
+    assert draft.drafters == ("model",) * 6
+    assert engine.passes == 6
+
+
+def test_in_a_batch_each_sequence_has_its_own_and_the_model_runs_once() -> None:
+    drafter, engine = auto()
+    batch = [sequence(1, 2), sequence(*REPEATING), sequence(5), sequence(6, 7)]
+    drafts = drafter.propose(batch, [3, 3, 0, 3])
+    assert [set(d.drafters) for d in drafts] == [{"model"}, {"suffix"}, set(), {"model"}]
+    assert engine.passes == 3
+
+
+def test_the_model_stops_where_it_is_not_sure() -> None:
+    drafter, engine = auto(uniform(VOCAB))
+    assert len(drafter.propose([sequence(1, 2)], [6])[0].tokens) == 1
+    assert engine.passes == 1
+
+
+def test_a_suffix_that_keeps_being_wrong_is_no_longer_taken() -> None:
+    """And is taken again when it has been right for a while, though it was not asked for."""
+    drafter, _ = auto()
+    s = sequence(*REPEATING)
+    served: list[str] = []
+
+    def steps(count: int, *, right: bool) -> None:
+        for _ in range(count):
+            draft = drafter.propose([s], [1])[0]
+            served.append(draft.drafters[0])
+            guess = drafter._trust[s.key].guess
+            s.tokens.append(guess if right else (guess + 1) % VOCAB)
+            s.tokens += REPEATING  # a long match again
+            drafter.observe(s, draft, 0)
+
+    steps(20, right=False)
+    assert served[0] == "suffix"
+    assert served[-1] == "model"
+    steps(40, right=True)
+    assert served[-1] == "suffix"
+
+
+def test_without_a_model_every_suffix_draft_is_taken_up_to_its_floor() -> None:
+    drafter = AutoDrafter(SuffixDrafter())
+    doubtful = drafter.propose([sequence(1, 2, 4, 1, 2, 5, 1, 2, 6, 1, 2)], [16])[0]
+    assert doubtful.tokens[0] == 6
+    assert 0 < len(doubtful.tokens) < 4
+    assert drafter.propose([sequence(1, 2, 3)], [16]) == [NO_DRAFT]
+
+
+def test_a_step_that_emitted_nothing_teaches_nothing() -> None:
+    drafter, _ = auto()
+    s = sequence(*REPEATING)
+    drafter.propose([s], [4])
+    drafter.observe(s, NO_DRAFT, 0)
+    assert drafter._trust[s.key].value() == 1.0
+
+
+def test_forgetting_frees_all_three() -> None:
+    drafter, engine = auto()
+    s = sequence(1, 2)
+    drafter.propose([s], [2])
+    drafter.forget(s.key)
+    drafter.forget(s.key)
+    assert not engine.sequences
+    assert not drafter.suffix._automata
+    assert not drafter._trust
+
+
+def test_the_model_hears_what_became_of_the_suffix_drafts() -> None:
+    drafter, engine = auto(copying(VOCAB, 1))
+    s = sequence(1, 2, 3)
+    draft = drafter.propose([s], [3])[0]
+    s.tokens += [*draft.tokens[:1], 9]
+    drafter.observe(s, Draft(draft.tokens[:1]), 1)
+    assert list(engine.sequences.values()) == [(1, 2, 3, *draft.tokens[:1])]

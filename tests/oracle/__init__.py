@@ -1,0 +1,1 @@
+"""Independent numerics that the engine is judged by: NumPy in float64, nothing of pilotfish's own code."""

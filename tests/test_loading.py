@@ -1,0 +1,190 @@
+"""From names to models: what is refused before anything large is read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from gguf_files import GgufFile
+from tiny import metadata, tiny_engine
+
+import pilotfish
+from pilotfish.engines import native
+from pilotfish.errors import FormatError, HubError, OutOfMemory, UsageError, VocabularyMismatch
+from pilotfish.loading import Shape
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HEADER: dict[str, Any] = {
+    "general.architecture": "llama",
+    "llama.context_length": 20_000,
+    "llama.block_count": 2,
+    "llama.embedding_length": 32,
+    "llama.attention.head_count": 4,
+    "llama.attention.head_count_kv": 2,
+}
+
+
+class FakeNative:
+    """Stands in for the native engine: remembers what was loaded, computes by script."""
+
+    loaded: tuple[dict[str, Any], ...] = ()
+
+    @classmethod
+    def load(cls, path: Path, *, progress: Any = None, **options: Any) -> Any:
+        cls.loaded = (*cls.loaded, {"path": path, **options})
+        if progress is not None:
+            progress(1.0)
+        engine: Any = tiny_engine(context=options["context"])
+        engine.isa, engine.threads, engine.disposed = "fake", options["threads"] or 2, False
+        engine.dispose = lambda: setattr(engine, "disposed", True)
+        return engine
+
+
+@pytest.fixture(autouse=True)
+def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> type[FakeNative]:
+    monkeypatch.setattr(native, "NativeEngine", FakeNative, raising=False)
+    monkeypatch.setattr(FakeNative, "loaded", ())
+    monkeypatch.setenv("PILOTFISH_CACHE", str(tmp_path / "cache"))
+    return FakeNative
+
+
+def write(folder: Path, name: str = "target.gguf", **changes: Any) -> str:
+    """Write a file that is all header, with keys replaced, or left out if None."""
+    header = {**HEADER, **metadata(), **{key.replace("__", "."): value for key, value in changes.items()}}
+    path = folder / name
+    path.write_bytes(GgufFile([(k, v) for k, v in header.items() if v is not None]).build())
+    return str(path)
+
+
+def test_the_context_is_the_models_at_most_8192(tmp_path: Path, fake: type[FakeNative]) -> None:
+    with pilotfish.load(write(tmp_path)) as llm:
+        assert llm.context == 8192
+    assert pilotfish.load(write(tmp_path, llama__context_length=99)).context == 99
+    assert pilotfish.load(write(tmp_path), context=20_000, threads=3).context == 20_000
+    assert [(done["context"], done["threads"]) for done in fake.loaded] == [
+        (8192, None), (99, None), (20_000, 3),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"context": 0}, "context is 0"),
+        ({"context": 20_001}, "context is 20001.*from 1 to 20000"),
+        ({"threads": 0}, "threads is 0"),
+        ({"draft": []}, "draft is"),
+    ],
+)
+def test_options_are_checked_before_loading(
+    tmp_path: Path, fake: type[FakeNative], options: Any, said: str
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        pilotfish.load(write(tmp_path), **options)
+    assert fake.loaded == ()
+
+
+def test_what_does_not_fit_into_memory_is_refused_with_both_numbers(
+    tmp_path: Path, fake: type[FakeNative], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Target, draft model and the caches of both count."""
+    target, draft = write(tmp_path), write(tmp_path, "draft.gguf")
+    monkeypatch.setattr("pilotfish.memory.free_bytes", lambda: 2_000_000)
+    with pytest.raises(OutOfMemory, match=r"target .* with draft .* needs 2 MB .* 2 MB are free"):
+        pilotfish.load(target, draft=draft)
+    assert fake.loaded == ()
+    pilotfish.load(target)
+
+
+def test_the_memory_of_a_sequence_follows_from_the_header() -> None:
+    shape = Shape.read(HEADER)
+    assert shape.kv_bytes_per_token == 2 * 2 * (2 * 8) * 2  # key and value, layers, heads times size, f16
+    assert Shape.read({**HEADER, "llama.attention.key_length": 16}).kv_bytes_per_token == 256
+
+
+@pytest.mark.parametrize("value", [0, -1, "many", None, 1.5])
+def test_a_size_that_is_none_is_named(value: Any) -> None:
+    with pytest.raises(FormatError, match=r"llama\.block_count is"):
+        Shape.read({**HEADER, "llama.block_count": value})
+
+
+def test_a_draft_with_another_vocabulary_is_refused_naming_the_first_difference(
+    tmp_path: Path, fake: type[FakeNative]
+) -> None:
+    tokens = metadata()["tokenizer.ggml.tokens"]
+    assert isinstance(tokens, list)
+    draft = write(tmp_path, "draft.gguf", tokenizer__ggml__tokens=[*tokens[:256], "<|other|>", *tokens[257:]])
+    with pytest.raises(VocabularyMismatch, match=r"at id 256.*<\|other\|>"):
+        pilotfish.load(write(tmp_path), draft=draft)
+    assert fake.loaded == ()
+
+
+def test_a_target_that_drafts_for_itself_is_loaded_once(tmp_path: Path, fake: type[FakeNative]) -> None:
+    path = write(tmp_path)
+    llm = pilotfish.load(path, draft=path)
+    assert len(fake.loaded) == 1
+    assert llm.generate("once", max_tokens=20, draft_length=3).stats.acceptance == 1.0
+    llm.close()
+    assert llm.target.engine.disposed  # type: ignore[attr-defined]
+
+
+def test_a_failed_draft_frees_the_target(
+    tmp_path: Path, fake: type[FakeNative], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engines: list[Any] = []
+    load = fake.load
+
+    def fail_second(path: Path, **options: Any) -> Any:
+        if engines:
+            raise FormatError("broken")
+        engines.append(load(path, **options))
+        return engines[0]
+
+    monkeypatch.setattr(fake, "load", fail_second)
+    with pytest.raises(FormatError, match="broken"):
+        pilotfish.load(write(tmp_path), draft=write(tmp_path, "draft.gguf"))
+    assert engines[0].disposed
+
+
+def test_progress_is_told_by_name(tmp_path: Path) -> None:
+    heard: list[tuple[str, float]] = []
+    pilotfish.load(
+        write(tmp_path),
+        draft=write(tmp_path, "draft.gguf"),
+        progress=lambda name, share: heard.append((name, share)),
+    )
+    assert heard == [("target", 1.0), ("draft", 1.0)]
+
+
+def test_a_broken_chat_template_is_said_and_text_can_still_be_continued(tmp_path: Path) -> None:
+    path = write(tmp_path, tokenizer__chat_template="{% for %}")
+    with pytest.warns(UserWarning, match="target can't chat"):
+        llm = pilotfish.load(path)
+    assert not llm.has_template
+    assert llm.generate("once", max_tokens=3).tokens
+
+
+def test_a_missing_draft_model_of_the_registry_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pilotfish import hub
+
+    entry = hub.REGISTRY[hub.DEFAULT_MODEL]
+    ref = hub.ModelRef(tmp_path / "target.gguf", entry.name, entry)
+    write(tmp_path)
+    monkeypatch.setattr(hub, "resolve", lambda *_args, **_options: ref)
+    said: list[str] = []
+    llm = pilotfish.load(entry.name, notice=said.append)
+    assert [f"pilotfish pull {entry.draft}" in line for line in said] == [True]
+    assert llm.generate("once", max_tokens=30).stats.tokens > 0
+    said.clear()
+    pilotfish.load(entry.name, draft="suffix", notice=said.append)
+    assert said == []
+
+
+def test_a_model_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(HubError, match="no file"):
+        pilotfish.load(str(tmp_path / "none.gguf"))
+    with pytest.raises(HubError, match="pilotfish pull smollm2-135m"):
+        pilotfish.load(write(tmp_path), draft="smollm2-135m")

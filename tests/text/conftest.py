@@ -1,0 +1,30 @@
+"""The real tokenizers, built once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pilotfish.engines.native.container import Container
+from pilotfish.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NAMES = {"smollm2-135m": "smollm2", "qwen2.5-coder-0.5b": "qwen05", "qwen2.5-coder-1.5b": "qwen15"}
+
+
+class Real:
+    """A real model's metadata and tokenizer."""
+
+    def __init__(self, name: str, path: Path) -> None:
+        with Container.open(path) as container:
+            self.metadata: dict[str, Any] = dict(container.metadata)
+        self.name = name
+        self.tokenizer = Tokenizer.from_metadata(self.metadata)
+
+
+@pytest.fixture(scope="session", params=NAMES)
+def real(request: pytest.FixtureRequest) -> Real:
+    return Real(request.param, request.getfixturevalue(NAMES[request.param]))
