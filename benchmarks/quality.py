@@ -16,16 +16,19 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import platform
-import re
 import subprocess
 import sys
 import tempfile
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+import pilotfish
+from pilotfish.bench.envelope import cpu_name
+from pilotfish.engines.base import Chunk
+from pilotfish.engines.native import NativeEngine
+from pilotfish.hub import cached_path
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
 sys.path.insert(0, str(TESTS))
@@ -147,7 +150,7 @@ def main() -> int:
     result: dict[str, Any] = {
         "kind": "quality",
         "schema": 1,
-        "version": None if options.without_pilotfish else metadata.version("pilotfish"),
+        "version": pilotfish.__version__,
         "machine": {"cpu": cpu_name(), "threads": options.threads},
         "settings": {"confident_margin": CONFIDENT, "slice": SLICE},
         "models": [],
@@ -202,9 +205,6 @@ def judge(path: Path, options: argparse.Namespace) -> dict[str, Any]:
 
 def pilotfish_logits(path: Path, ids: list[list[int]], threads: int) -> Iterator[NDArray[np.float32]]:
     """Yield for each sequence the native engine's logits, shape (tokens, vocab)."""
-    from pilotfish.engines.base import Chunk  # noqa: PLC0415  not needed to judge the peer alone
-    from pilotfish.engines.native import NativeEngine  # noqa: PLC0415
-
     engine = NativeEngine.load(path, threads=threads, context=max(map(len, ids)))
     for tokens in ids:
         sequence = engine.open()
@@ -297,19 +297,10 @@ def find(model: str) -> Path:
     """Return the file of a path or a registry name that is in pilotfish's cache."""
     if Path(model).is_file():
         return Path(model)
-    from pilotfish.hub import cached_path  # noqa: PLC0415  not needed for paths
-
     path = cached_path(model)
     if path is None:
         raise SystemExit(f"{model} is neither a file nor in the cache (`pilotfish pull {model}`)")
     return Path(path)
-
-
-def cpu_name() -> str:
-    """Return the processor's name as the system tells it."""
-    info = Path("/proc/cpuinfo")
-    found = re.search(r"model name\s*: (.*)", info.read_text()) if info.exists() else None
-    return found[1] if found else platform.processor() or platform.machine()
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@ Needs `pip install xllamacpp`, which is not needed for anything else. Usage::
     python scripts/record_token_ids.py NAME=FILE.gguf ... > tests/text/nasty_ids.json
 """
 
+# ruff: noqa: INP001 - a script, not a package
+
 from __future__ import annotations
 
 import json
@@ -13,9 +15,9 @@ import urllib.request
 from importlib.metadata import version
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "text"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from nasty import TEXTS
+from text.nasty import TEXTS
 
 
 def record(path: str) -> dict[str, list[list[int]]]:

@@ -1,12 +1,12 @@
 """Runs requests step by step and checks after every step what must always hold."""
 
+# ruff: noqa: D102 - short, and read beside the tests
+
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-
-from strategies import PADDED, VOCAB, Pair, Recorder, Request, padded
 
 from pilotfish.control import FixedLength
 from pilotfish.decode import Decoder
@@ -16,6 +16,7 @@ from pilotfish.drafters.model import ModelDrafter
 from pilotfish.engines.scripted import Rule, ScriptedEngine
 from pilotfish.sequence import Sequence, Token
 from pilotfish.stats import Stats
+from strategies import PADDED, VOCAB, Pair, Recorder, Request, padded
 
 
 def decoder_of(rule: Rule, drafter: Drafter | None = None, length: int = 8, context: int = 4096) -> Decoder:

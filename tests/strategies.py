@@ -1,27 +1,48 @@
 """What hypothesis draws: rules of scripted engines, requests, drafters good and hostile."""
 
+# ruff: noqa: D102 - the protocols say what their methods do
+
 from __future__ import annotations
 
 import collections.abc
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
+from pilotfish import sampling as sampling_module
 from pilotfish.drafters.auto import AutoDrafter
 from pilotfish.drafters.base import NO_DRAFT, Draft, Drafter, View
 from pilotfish.drafters.model import ModelDrafter
 from pilotfish.drafters.suffix import SuffixDrafter
+from pilotfish.engines import scripted
 from pilotfish.engines.scripted import Rule, ScriptedEngine, copying, mistaken, ngrams, uniform
+from pilotfish.errors import EngineError
 from pilotfish.sampling import Sampling
 from pilotfish.sequence import Sequence
 
 settings.register_profile("busy machine", deadline=None, max_examples=60)
 settings.load_profile("busy machine")
 
+
+@lru_cache(maxsize=1 << 17)
+def _chosen(bits: bytes, sampling: Sampling, position: int) -> int:
+    return sampling_module.choose(np.frombuffer(bits, np.float32), sampling, position)
+
+
+def _choose(logits: NDArray[np.float32], sampling: Sampling, position: int) -> int:
+    return _chosen(logits.tobytes(), sampling, position)
+
+
+# It takes most of the time here, is asked the same over and over, and is pure: its own tests see to that.
+scripted.choose = _choose  # type: ignore[attr-defined]
+
+GREEDY = Sampling()
 VOCAB = 12
 PADDED = 15
 """Width of the rows of a scripted target whose ids from VOCAB on are padding."""
@@ -55,7 +76,7 @@ class Request:
     """Everything but the drafter; `sequence()` starts it afresh."""
 
     prompt: tuple[int, ...]
-    sampling: Sampling = Sampling()
+    sampling: Sampling = GREEDY
     max_tokens: int = 32
     ends: frozenset[int] = frozenset()
     stop: tuple[int, int] | None = None
@@ -194,6 +215,7 @@ HOSTILE: dict[str, Callable[[Rule], Drafter]] = {
 MAKERS = GOOD | HOSTILE
 
 drafter_names = st.sampled_from(sorted(MAKERS))
+failures = st.sampled_from([EngineError("out of order"), KeyboardInterrupt()])
 good_drafter_names = st.sampled_from(sorted(GOOD))
 countable_drafter_names = st.sampled_from(
     sorted(MAKERS.keys() - {"one draft too many", "no list", "text for ids"})

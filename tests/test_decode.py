@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import itertools
 import logging
+from collections.abc import Generator, Iterator
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from decoding import (
     Run,
     answer,
@@ -17,8 +21,13 @@ from decoding import (
     replayed,
     scripted,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from pilotfish.control import FixedLength
+from pilotfish.decode import Decoder
+from pilotfish.engines.base import Rows
+from pilotfish.engines.scripted import Rule, ScriptedEngine, answers, mistaken, ngrams
+from pilotfish.errors import EngineError, NumericsError, PromptTooLong, UsageError
+from pilotfish.sampling import Sampling
+from pilotfish.sequence import Sequence
 from strategies import (
     MAKERS,
     PADDED,
@@ -32,28 +41,24 @@ from strategies import (
     draft_lengths,
     draft_model,
     drafter_names,
+    failures,
     good_drafter_names,
     padded,
     requests,
     rules,
 )
 
-from pilotfish.control import FixedLength
-from pilotfish.decode import Decoder
-from pilotfish.engines.base import Rows
-from pilotfish.engines.scripted import Rule, ScriptedEngine, answers, mistaken, ngrams
-from pilotfish.errors import EngineError, NumericsError, PromptTooLong, UsageError
-from pilotfish.sampling import Sampling
-from pilotfish.sequence import Sequence
-
 LANGUAGE = ngrams(VOCAB, 2, seed=3)
 SAMPLED = Sampling(temperature=0.8, seed=7)
 
 
 @pytest.fixture(autouse=True)
-def _quiet() -> None:
+def _quiet() -> Iterator[None]:
     """Hostile drafters fill the log; the test of the log itself turns it on again."""
-    logging.getLogger("pilotfish.drafters.guard").setLevel(logging.CRITICAL)
+    log = logging.getLogger("pilotfish.drafters.guard")
+    log.setLevel(logging.CRITICAL)
+    yield
+    log.setLevel(logging.NOTSET)
 
 
 # The text
@@ -234,13 +239,13 @@ def test_the_parts_of_the_time_add_up_to_the_decode_time(request: Request, share
     st.lists(requests, min_size=1, max_size=3),
     good_drafter_names,
     draft_lengths,
-    st.integers(0, 6),
-    st.sampled_from([EngineError("out of order"), KeyboardInterrupt()]),
+    st.tuples(st.integers(0, 6), failures),
 )
 @settings(max_examples=60)
 def test_after_a_failed_pass_the_caches_hold_and_the_answer_goes_on(
-    rule: Rule, batch: list[Request], name: str, length: int, fails_at: int, error: BaseException
+    rule: Rule, batch: list[Request], name: str, length: int, failure: tuple[int, BaseException]
 ) -> None:
+    fails_at, error = failure
     run = Run(decoder_of(rule, MAKERS[name](rule), length))
     for request in batch:
         run.add(request)
@@ -262,14 +267,14 @@ def test_after_a_failed_pass_the_caches_hold_and_the_answer_goes_on(
     st.lists(requests, min_size=1, max_size=3),
     st.sampled_from(["itself", "poor model", "other model", "auto"]),
     draft_lengths,
-    st.sets(st.integers(0, 12), max_size=4),
-    st.sampled_from([EngineError("out of order"), KeyboardInterrupt()]),
+    st.tuples(st.sets(st.integers(0, 12), max_size=4), failures),
 )
 @settings(max_examples=60)
 def test_a_failing_draft_model_costs_speed_only(
-    rule: Rule, batch: list[Request], name: str, length: int, fails_at: set[int], error: BaseException
+    rule: Rule, batch: list[Request], name: str, length: int, failure: tuple[set[int], BaseException]
 ) -> None:
     """An error is the guard's business; Ctrl-C comes through, and the caches hold all the same."""
+    fails_at, error = failure
     run = Run(decoder_of(rule, MAKERS[name](rule), length))
     drafts = draft_engine(run.decoder)
     assert drafts is not None
@@ -302,8 +307,7 @@ def test_logits_that_are_not_a_number_are_an_error_at_the_same_token(
         assert run.sequences[0].tokens[len(request.prompt) :] == told
         return
     with pytest.raises(NumericsError):
-        run.add(request)
-        run.finish()
+        _answered(run, request)
     sequence = run.sequences[0]
     emitted = sequence.tokens[len(request.prompt) :]
     assert emitted == told[: len(emitted)]
@@ -311,6 +315,11 @@ def test_logits_that_are_not_a_number_are_an_error_at_the_same_token(
         assert_caches_hold(decoder, [sequence])
     decoder.close(sequence)
     assert_nothing_is_left(decoder)
+
+
+def _answered(run: Run, request: Request) -> None:
+    run.add(request)
+    run.finish()
 
 
 def test_a_draft_model_that_gives_no_numbers_costs_speed_only() -> None:
@@ -329,6 +338,7 @@ def test_an_answer_abandoned_midway_frees_both_caches(
     decoder = decoder_of(rule, MAKERS[name](rule), length)
     stream = decoder.run(request.sequence())
     some = [token.id for token in itertools.islice(stream, taken)]
+    assert isinstance(stream, Generator)
     stream.close()
     assert_nothing_is_left(decoder)
     told, reason = plain(rule, request)

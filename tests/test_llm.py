@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny import END, START, VOCAB_SIZE, says, tiny_draft, tiny_llm, tiny_model
 
 from pilotfish.drafting import Drafting, Wish
 from pilotfish.engines.scripted import ScriptedEngine, copying, mistaken, ngrams
@@ -18,6 +17,7 @@ from pilotfish.errors import EngineError, PromptTooLong, TemplateError, UsageErr
 from pilotfish.llm import LLM
 from pilotfish.options import Options
 from pilotfish.turns import Turns
+from tiny import END, START, VOCAB_SIZE, says, tiny_draft, tiny_llm, tiny_model
 
 if TYPE_CHECKING:
     from pilotfish.answer import Event

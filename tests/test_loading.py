@@ -5,25 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from gguf_files import GgufFile
-from tiny import metadata, tiny_engine
 
 import pilotfish
 from pilotfish.engines import native
 from pilotfish.errors import FormatError, HubError, OutOfMemory, UsageError, VocabularyMismatch
 from pilotfish.loading import Shape
+from tiny import HEADER, metadata, tiny_engine, write_header
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-HEADER: dict[str, Any] = {
-    "general.architecture": "llama",
-    "llama.context_length": 20_000,
-    "llama.block_count": 2,
-    "llama.embedding_length": 32,
-    "llama.attention.head_count": 4,
-    "llama.attention.head_count_kv": 2,
-}
 
 
 class FakeNative:
@@ -33,6 +23,7 @@ class FakeNative:
 
     @classmethod
     def load(cls, path: Path, *, progress: Any = None, **options: Any) -> Any:
+        """Stand in for `NativeEngine.load`."""
         cls.loaded = (*cls.loaded, {"path": path, **options})
         if progress is not None:
             progress(1.0)
@@ -50,19 +41,11 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> type[FakeNative]:
     return FakeNative
 
 
-def write(folder: Path, name: str = "target.gguf", **changes: Any) -> str:
-    """Write a file that is all header, with keys replaced, or left out if None."""
-    header = {**HEADER, **metadata(), **{key.replace("__", "."): value for key, value in changes.items()}}
-    path = folder / name
-    path.write_bytes(GgufFile([(k, v) for k, v in header.items() if v is not None]).build())
-    return str(path)
-
-
 def test_the_context_is_the_models_at_most_8192(tmp_path: Path, fake: type[FakeNative]) -> None:
-    with pilotfish.load(write(tmp_path)) as llm:
+    with pilotfish.load(write_header(tmp_path)) as llm:
         assert llm.context == 8192
-    assert pilotfish.load(write(tmp_path, llama__context_length=99)).context == 99
-    assert pilotfish.load(write(tmp_path), context=20_000, threads=3).context == 20_000
+    assert pilotfish.load(write_header(tmp_path, llama__context_length=99)).context == 99
+    assert pilotfish.load(write_header(tmp_path), context=20_000, threads=3).context == 20_000
     assert [(done["context"], done["threads"]) for done in fake.loaded] == [
         (8192, None), (99, None), (20_000, 3),
     ]  # fmt: skip
@@ -81,7 +64,7 @@ def test_options_are_checked_before_loading(
     tmp_path: Path, fake: type[FakeNative], options: Any, said: str
 ) -> None:
     with pytest.raises(UsageError, match=said):
-        pilotfish.load(write(tmp_path), **options)
+        pilotfish.load(write_header(tmp_path), **options)
     assert fake.loaded == ()
 
 
@@ -89,7 +72,7 @@ def test_what_does_not_fit_into_memory_is_refused_with_both_numbers(
     tmp_path: Path, fake: type[FakeNative], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Target, draft model and the caches of both count."""
-    target, draft = write(tmp_path), write(tmp_path, "draft.gguf")
+    target, draft = write_header(tmp_path), write_header(tmp_path, "draft.gguf")
     monkeypatch.setattr("pilotfish.memory.free_bytes", lambda: 2_000_000)
     with pytest.raises(OutOfMemory, match=r"target .* with draft .* needs 2 MB .* 2 MB are free"):
         pilotfish.load(target, draft=draft)
@@ -114,14 +97,16 @@ def test_a_draft_with_another_vocabulary_is_refused_naming_the_first_difference(
 ) -> None:
     tokens = metadata()["tokenizer.ggml.tokens"]
     assert isinstance(tokens, list)
-    draft = write(tmp_path, "draft.gguf", tokenizer__ggml__tokens=[*tokens[:256], "<|other|>", *tokens[257:]])
+    draft = write_header(
+        tmp_path, "draft.gguf", tokenizer__ggml__tokens=[*tokens[:256], "<|other|>", *tokens[257:]]
+    )
     with pytest.raises(VocabularyMismatch, match=r"at id 256.*<\|other\|>"):
-        pilotfish.load(write(tmp_path), draft=draft)
+        pilotfish.load(write_header(tmp_path), draft=draft)
     assert fake.loaded == ()
 
 
 def test_a_target_that_drafts_for_itself_is_loaded_once(tmp_path: Path, fake: type[FakeNative]) -> None:
-    path = write(tmp_path)
+    path = write_header(tmp_path)
     llm = pilotfish.load(path, draft=path)
     assert len(fake.loaded) == 1
     assert llm.generate("once", max_tokens=20, draft_length=3).stats.acceptance == 1.0
@@ -143,22 +128,22 @@ def test_a_failed_draft_frees_the_target(
 
     monkeypatch.setattr(fake, "load", fail_second)
     with pytest.raises(FormatError, match="broken"):
-        pilotfish.load(write(tmp_path), draft=write(tmp_path, "draft.gguf"))
+        pilotfish.load(write_header(tmp_path), draft=write_header(tmp_path, "draft.gguf"))
     assert engines[0].disposed
 
 
 def test_progress_is_told_by_name(tmp_path: Path) -> None:
     heard: list[tuple[str, float]] = []
     pilotfish.load(
-        write(tmp_path),
-        draft=write(tmp_path, "draft.gguf"),
+        write_header(tmp_path),
+        draft=write_header(tmp_path, "draft.gguf"),
         progress=lambda name, share: heard.append((name, share)),
     )
     assert heard == [("target", 1.0), ("draft", 1.0)]
 
 
 def test_a_broken_chat_template_is_said_and_text_can_still_be_continued(tmp_path: Path) -> None:
-    path = write(tmp_path, tokenizer__chat_template="{% for %}")
+    path = write_header(tmp_path, tokenizer__chat_template="{% for %}")
     with pytest.warns(UserWarning, match="target can't chat"):
         llm = pilotfish.load(path)
     assert not llm.has_template
@@ -172,7 +157,7 @@ def test_a_missing_draft_model_of_the_registry_is_said(
 
     entry = hub.REGISTRY[hub.DEFAULT_MODEL]
     ref = hub.ModelRef(tmp_path / "target.gguf", entry.name, entry)
-    write(tmp_path)
+    write_header(tmp_path)
     monkeypatch.setattr(hub, "resolve", lambda *_args, **_options: ref)
     said: list[str] = []
     llm = pilotfish.load(entry.name, notice=said.append)
@@ -187,4 +172,4 @@ def test_a_model_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(HubError, match="no file"):
         pilotfish.load(str(tmp_path / "none.gguf"))
     with pytest.raises(HubError, match="pilotfish pull smollm2-135m"):
-        pilotfish.load(write(tmp_path), draft="smollm2-135m")
+        pilotfish.load(write_header(tmp_path), draft="smollm2-135m")

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pilotfish.text.template import ChatTemplate
-
+from gguf_files import GgufFile
 from pilotfish.engines.scripted import Rule, ScriptedEngine, answers, ngrams
 from pilotfish.llm import LLM
 from pilotfish.model import Model, TextModel
+from pilotfish.text.template import ChatTemplate
 from pilotfish.text.tokenizer import Tokenizer
 from pilotfish.text.vocabulary import LETTER_TO_BYTE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
 END, START = 256, 257
 """Ids behind the 256 bytes; then come three of padding."""
@@ -74,3 +75,21 @@ def says(script: Mapping[str, str | bytes | Sequence[int]]) -> Rule:
 def tiny_llm(script: Mapping[str, str | bytes | Sequence[int]], *, context: int = 4096) -> LLM:
     """Return a model that answers by a script, without a drafter."""
     return LLM(tiny_model(says(script), context=context))
+
+
+HEADER: dict[str, Any] = {
+    "general.architecture": "llama",
+    "llama.context_length": 20_000,
+    "llama.block_count": 2,
+    "llama.embedding_length": 32,
+    "llama.attention.head_count": 4,
+    "llama.attention.head_count_kv": 2,
+}
+
+
+def write_header(folder: Path, name: str = "target.gguf", **changes: Any) -> str:
+    """Write a file that is all header, with keys replaced, or left out if None."""
+    header = {**HEADER, **metadata(), **{key.replace("__", "."): value for key, value in changes.items()}}
+    path = folder / name
+    path.write_bytes(GgufFile([(k, v) for k, v in header.items() if v is not None]).build())
+    return str(path)

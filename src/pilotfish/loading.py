@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pilotfish import hub, memory
 from pilotfish.drafting import Drafting, Wish
+from pilotfish.engines import native
 from pilotfish.engines.native.container import Container
-from pilotfish.errors import FormatError, TemplateError, UsageError
+from pilotfish.engines.native.families import FAMILIES
+from pilotfish.errors import FormatError, TemplateError, UnsupportedError, UsageError
 from pilotfish.model import Model, TextModel
 from pilotfish.text.template import ChatTemplate
 from pilotfish.text.tokenizer import Tokenizer
@@ -53,17 +55,21 @@ class Plan:
     kv_bytes: int
 
     @classmethod
-    def make(cls, ref: hub.ModelRef, context: int | None) -> Plan:
-        """Read the header of a file.
+    def make(cls, ref: hub.ModelRef, context: int | None, *, shorter: bool = False) -> Plan:
+        """Read the header of a file; `shorter` takes what the model can hold of the context.
 
         Raises
         ------
         UsageError
             A context that is below 1 or beyond the model's.
+        UnsupportedError
+            A model family that is not known.
         """
         with Container.open(ref.path) as container:
             metadata, size = container.metadata, container.size_bytes
         shape = Shape.read(metadata)
+        if context is not None and shorter:
+            context = min(context, shape.context)
         if context is not None and not 1 <= context <= shape.context:
             raise UsageError(
                 f"context is {context}",
@@ -83,8 +89,20 @@ class Shape:
 
     @classmethod
     def read(cls, metadata: Mapping[str, object]) -> Shape:
-        """Read it from a header; FormatError names a key that is missing or no number."""
+        """Read it from a header.
+
+        Raises
+        ------
+        UnsupportedError
+            A model family that is not known.
+        FormatError
+            A key that is missing or no size; named.
+        """
         family = str(metadata.get("general.architecture"))
+        if family not in FAMILIES:  # said before a key of the family is missed
+            raise UnsupportedError(
+                f"the model family {family!r} is not supported", f"supported are {', '.join(FAMILIES)}"
+            )
 
         def number(key: str, default: int | None = None) -> int:
             value = metadata.get(f"{family}.{key}", default)
@@ -118,7 +136,7 @@ def load_models(
     refs = [_draft_of(target.ref, wish, offline=offline, notice=notice or _warn) for wish in wishes]
     others = {ref.path.resolve(): ref for ref in refs if ref is not None}
     others.pop(target.ref.path.resolve(), None)  # a target that drafts for itself is loaded once
-    drafts = {path: Plan.make(ref, None) for path, ref in others.items()}
+    drafts = {path: Plan.make(ref, target.context, shorter=True) for path, ref in others.items()}
     check_memory(target, *drafts.values())
     tokenizer = Tokenizer.from_metadata(target.metadata)
     for plan in drafts.values():
@@ -174,10 +192,8 @@ def _template_of(plan: Plan, notice: Callable[[str], None]) -> ChatTemplate | No
 def _load(
     make: Callable[..., M], plan: Plan, threads: int | None, progress: Callable[[str, float], None] | None
 ) -> M:
-    from pilotfish.engines.native import NativeEngine
-
     name = plan.ref.name
-    engine = NativeEngine.load(
+    engine = native.NativeEngine.load(
         plan.ref.path,
         threads=threads,
         context=plan.context,

@@ -5,15 +5,15 @@ from __future__ import annotations
 import logging
 
 import pytest
-from decoding import Run, decoder_of, plain
-from strategies import HOSTILE, MAKERS, VOCAB, Raising, Request, draft_model
 
+from decoding import Run, decoder_of, plain
 from pilotfish.control import FixedLength
 from pilotfish.decode import Decoder
 from pilotfish.drafters.suffix import SuffixDrafter
 from pilotfish.engines.scripted import ScriptedEngine, copying, mistaken, ngrams, uniform
 from pilotfish.sampling import Sampling
 from pilotfish.sequence import Sequence
+from strategies import HOSTILE, MAKERS, VOCAB, Raising, Request, draft_model
 
 LANGUAGE = ngrams(VOCAB, 2, seed=3)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from decoding import Run, answer, decoder_of, plain
-from strategies import MAKERS, VOCAB, Fake, Request, draft_model
 
+from decoding import Run, answer, decoder_of, plain
 from pilotfish.engines.scripted import answers, ngrams
 from pilotfish.sampling import Sampling
 from pilotfish.sequence import Sequence
+from strategies import MAKERS, VOCAB, Fake, Request, draft_model
 
 SCRIPT = answers({(5,): [1, 2, 3, 4, 6, 7, 0]}, VOCAB)
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from decoding import Run, decoder_of, plain
-from strategies import MAKERS, VOCAB, Request, draft_model
 
+from decoding import Run, decoder_of, plain
 from pilotfish.engines.scripted import ngrams
 from pilotfish.sampling import Sampling
+from strategies import MAKERS, VOCAB, Request, draft_model
 
 LANGUAGE = ngrams(VOCAB, 2, seed=3)
 PROMPTS = [(1,), (1, 2, 3), tuple(i % 7 for i in range(130))]
 REQUESTS = [
-    Request(prompt, sampling, 40)
+    Request(prompt, sampling, 24)
     for prompt in PROMPTS
     for sampling in (Sampling(), Sampling(temperature=0.8, seed=2))
 ]

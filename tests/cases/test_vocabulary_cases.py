@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from decoding import Run, decoder_of, plain
-from strategies import PADDED, VOCAB, Request, draft_model, padded
 
+from decoding import Run, decoder_of, plain
 from pilotfish.engines.scripted import Rule, ngrams, sure_of
 from pilotfish.sampling import Sampling
+from strategies import PADDED, VOCAB, Request, draft_model, padded
 
 LANGUAGE = ngrams(VOCAB, 2, seed=3)
 SAMPLED = Sampling(temperature=0.8, seed=3)

@@ -73,7 +73,7 @@ def test_a_reader_that_leaves_early_is_not_an_error() -> None:
 @pytest.mark.parametrize("passes", [1, 4], ids=["prefill", "stream"])
 @pytest.mark.parametrize("extra", [(), ("--json",)], ids=["text", "json"])
 def test_ctrl_c_ends_with_130_and_nothing_half_written(passes: int, extra: tuple[str, ...]) -> None:
-    process = start((*RUN, *extra), PASS_S="0.2")
+    process = start((*RUN, *extra), PASS_S="0.2")  # noqa: S106 - seconds of a pass
     assert process.stderr is not None
     for _ in range(passes):
         assert process.stderr.readline() == "pass\n"
@@ -130,3 +130,18 @@ def _wait_until_busy(pid: int) -> None:
         pytest.skip("only Linux tells how busy a process is")
     while sum(map(int, stat.read_text().rsplit(")", 1)[1].split()[11:13])) < 5 * tick:
         time.sleep(0.05)
+
+
+def test_a_full_disk_is_one_clear_line() -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no device that is always full")
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "pilotfish", "models"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    error = "pilotfish: error: can't write the output: No space left on device\n"
+    assert (done.returncode, done.stderr) == (2, error)

@@ -3,11 +3,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cli_calls import call
 
 import pilotfish
+from cli_calls import call
 from pilotfish.engines.scripted import answers
-from tiny import END, VOCAB_SIZE, says
+from tiny import END, VOCAB_SIZE, says, write_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -187,3 +187,31 @@ def test_help_and_version() -> None:
         assert name in done.out
         assert call(name, "--help").code == 0
     assert call("--version").out == f"pilotfish {pilotfish.__version__}\n"
+
+
+def test_an_unsupported_family_is_an_error_that_names_it(tmp_path: Path) -> None:
+    path = write_header(tmp_path, general__architecture="mamba")
+    assert "the model family 'mamba' is not supported" in call("run", "hi", "-m", path).error
+
+
+def test_an_unknown_pre_tokenizer_is_an_error_that_names_it(tmp_path: Path) -> None:
+    path = write_header(tmp_path, tokenizer__ggml__pre="other")
+    assert "pre-tokenizer 'other' is not known" in call("run", "hi", "-m", path).error
+
+
+def test_a_draft_with_another_vocabulary_is_an_error_that_names_the_token(tmp_path: Path) -> None:
+    draft = write_header(tmp_path, "draft.gguf", tokenizer__ggml__eos_token_id=257)
+    error = call("run", "hi", "-m", write_header(tmp_path), "-d", draft).error
+    assert "257" in error
+
+
+def test_a_model_that_does_not_fit_is_an_error_with_both_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pilotfish.memory.free_bytes", lambda: 500_000)
+    error = call("run", "hi", "-m", write_header(tmp_path)).error
+    assert "needs 2 MB of memory and 0 MB are free" in error or "needs 1 MB" in error
+
+
+def test_a_context_beyond_the_models_is_an_error_that_names_it(tmp_path: Path) -> None:
+    assert "context is 30000" in call("run", "hi", "-m", write_header(tmp_path), "--context", "30000").error

@@ -1,20 +1,21 @@
-"""What every engine promises (`pilotfish.engines.base`); the engines are listed in `contract_engines.py`."""
+"""What every engine promises (`pilotfish.engines.base`); the engines are listed in `engines.py`."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from typing import Self
 
 import numpy as np
 import pytest
-from contract_engines import ENGINES, MakeEngine
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import splits
 
+from contract.engines import ENGINES, MakeEngine
 from pilotfish.engines.base import Chunk, Engine
 from pilotfish.errors import EngineError
 from pilotfish.sampling import Sampling, choose
+from strategies import splits
 
 MOST_IDS = 1000
 """Ids are drawn from the lowest ones, which every engine with a real vocabulary has."""
@@ -49,7 +50,7 @@ class Opened:
         self.engine = engine
         self.handles: list[int] = []
 
-    def __enter__(self) -> Opened:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -57,9 +58,11 @@ class Opened:
             self.engine.close(handle)
 
     def open(self) -> int:
+        """Open a sequence."""
         return self.keep(self.engine.open())
 
     def keep(self, handle: int) -> int:
+        """Close this one at the end too."""
         self.handles.append(handle)
         return handle
 

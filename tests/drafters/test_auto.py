@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from strategies import VOCAB, draft_model
-
 from pilotfish.drafters.auto import AutoDrafter
 from pilotfish.drafters.base import NO_DRAFT, Draft
 from pilotfish.drafters.suffix import SuffixDrafter
 from pilotfish.engines.scripted import ScriptedEngine, copying, sure_of, uniform
 from pilotfish.sampling import Sampling
 from pilotfish.sequence import Sequence
+from strategies import VOCAB, draft_model
 
 SURE = lambda _tokens: sure_of(3, VOCAB)  # noqa: E731
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import Fake, Raising, Recorder, draft_of
 
 from pilotfish.drafters.base import NO_DRAFT, Draft
 from pilotfish.drafters.guard import Guard
 from pilotfish.sampling import Sampling
 from pilotfish.sequence import Sequence
+from strategies import Fake, Raising, Recorder, draft_of
 
 ids = st.integers(-3, 13) | st.just(2**63)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from strategies import VOCAB, draft_model
 
 from pilotfish.drafters.base import NO_DRAFT, Draft
 from pilotfish.drafters.model import ModelDrafter
@@ -12,6 +11,7 @@ from pilotfish.engines.scripted import ScriptedEngine, answers, ngrams, sure_of,
 from pilotfish.errors import EngineError
 from pilotfish.sampling import Sampling, choose
 from pilotfish.sequence import Sequence
+from strategies import VOCAB, draft_model
 
 RULE = ngrams(VOCAB, 2, seed=3)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,13 +17,15 @@ NAMES = {"smollm2-135m": "smollm2", "qwen2.5-coder-0.5b": "qwen05", "qwen2.5-cod
 
 
 class Real:
-    """A real model's metadata and tokenizer."""
+    """A real model's metadata and tokenizer, and the processor time it took to build."""
 
     def __init__(self, name: str, path: Path) -> None:
         with Container.open(path) as container:
             self.metadata: dict[str, Any] = dict(container.metadata)
         self.name = name
+        start = time.process_time()
         self.tokenizer = Tokenizer.from_metadata(self.metadata)
+        self.build_s = time.process_time() - start
 
 
 @pytest.fixture(scope="session", params=NAMES)

@@ -1,5 +1,7 @@
 """Texts on which tokenizers differ."""
 
+# ruff: noqa: RUF001 - odd letters are the point
+
 from __future__ import annotations
 
 TEXTS = [

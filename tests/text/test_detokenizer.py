@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_vocabulary import ID, TOKENS, tokenizer
 
 from pilotfish.text.detokenizer import Detokenizer
+from text.small_vocabulary import ID, TOKENS, tokenizer
 
 if TYPE_CHECKING:
-    from conftest import Real
+    from text.conftest import Real
 
 SMALL = tokenizer()
 

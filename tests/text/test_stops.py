@@ -7,10 +7,10 @@ import time
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from small_vocabulary import ID, tokenizer
 
 from pilotfish.errors import UsageError
 from pilotfish.text.stops import StopMatcher, TextStopper
+from text.small_vocabulary import ID, tokenizer
 
 SMALL = tokenizer()
 PIECES = st.lists(st.text("ab.", max_size=4), max_size=8)

@@ -8,22 +8,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from byte_pairs import Encoder
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from nasty import TEXTS
-from small_vocabulary import ID, LETTERS, MERGES, TOKENS, WORDS, metadata, tokenizer
 
 from pilotfish.errors import FormatError, UnsupportedError, UsageError, VocabularyMismatch
 from pilotfish.text.tokenizer import Tokenizer, compare_vocabularies
+from text.byte_pairs import Encoder
+from text.nasty import TEXTS
+from text.small_vocabulary import ID, LETTERS, MERGES, TOKENS, WORDS, metadata, tokenizer
 
 if TYPE_CHECKING:
-    from conftest import Real
+    from text.conftest import Real
 
 RECORDED = json.loads((Path(__file__).parent / "nasty_ids.json").read_text(encoding="utf-8"))
 SMALL = tokenizer()
 NO_SURROGATES = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
-ODD = st.text(st.sampled_from(list(" \n\r\tab1'sSéе́漢🐟.!<|>_\u00a0\u2028\x00\x1c")), max_size=60)
+ODD = st.text(st.sampled_from(list(" \n\r\tab1'sSéé漢🐟.!<|>_\u00a0\u2028\x00\x1c")), max_size=60)
 
 
 @pytest.mark.models
@@ -98,9 +98,7 @@ def test_decoding_gives_the_text_back_with_a_small_vocabulary(text: str) -> None
 @pytest.mark.models
 def test_a_large_vocabulary_is_built_quickly(real: Real) -> None:
     """Under 1.5 s of processor time on an idle machine; twice that here, for busy ones."""
-    start = time.process_time()
-    Tokenizer.from_metadata(real.metadata)
-    assert time.process_time() - start < 3.0
+    assert real.build_s < 3.0
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import click
 from pilotfish.cli import common
 from pilotfish.cli.failures import notice
 from pilotfish.cli.opening import open_llm, read_options
-from pilotfish.cli.output import colours, write_text
+from pilotfish.cli.output import colours, watched, write_text
 from pilotfish.errors import PilotfishError, TemplateError
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _answer(llm: LLM, turns: list[dict[str, str]], options: Options, *, colour: 
     try:
         with llm.start(llm.chat_tokens(turns), options) as answer:
             with contextlib.suppress(KeyboardInterrupt):
-                for event in answer:
+                for event in watched(answer):
                     write_text(event.text, event.drafted_by if colour else None)
             click.echo()
     except PilotfishError as error:

@@ -74,6 +74,12 @@ def sampling_options(max_tokens: int = 256) -> Callable[[F], F]:
             help="Drop what is P times less likely than the best.",
         ),
         option("--seed", type=int, metavar="N", help="Same seed, same text.  [default: random]"),
-        option("--stop", multiple=True, metavar="TEXT", help="End the answer before TEXT; repeatable."),
+        option(
+            "--stop",
+            multiple=True,
+            envvar=None,
+            metavar="TEXT",
+            help="End the answer before TEXT; repeatable.",
+        ),
         option("--draft-length", default="auto", metavar="N", help="auto, or exactly N tokens a draft."),
     )

@@ -85,6 +85,7 @@ def command(
                 for side in sides[: 1 if identical else 2]:
                     click.echo(f"{side.answer.text}\n")
             console().print(_table(plain, drafted))
+            click.echo(f"identical: {'yes' if identical else 'no'}")
     return 0 if identical else DIFFERENT
 
 
@@ -119,7 +120,7 @@ class Side:
         if last_lines is not None:
             text = Text("\n").join(text.split("\n")[-last_lines:])
         rate = f"{self.answer.stats.tokens} tokens, {self.ms_per_token:.1f} ms each"
-        return Panel(text, title=self.title, subtitle=rate)
+        return Panel(text, title=self.title, subtitle=rate if self.pieces else "not started")
 
 
 def _check_drafts(wish: Wish) -> None:
@@ -177,7 +178,6 @@ def _table(plain: Side, drafted: Side) -> RenderableType:
         "acceptance": ["", f"{drafted.answer.stats.acceptance:.0%}"],
         "ms per token": [f"{s.ms_per_token:.1f}" for s in (plain, drafted)],
         "ratio": ["", f"{_ratio(plain, drafted):.2f}"],
-        "identical": ["", "yes" if plain.answer.tokens == drafted.answer.tokens else "no"],
     }
     for title in ("plain", "drafted"):
         table.add_column(title, justify="right")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 import traceback
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 ERROR, INTERRUPTED = 2, 130
 
 
-class ReaderLeft(Exception):  # noqa: N818 - it is no error
+class ReaderLeft(Exception):
     """Whoever read the standard output, such as `head`, has had enough."""
 
 
@@ -41,6 +42,8 @@ def exit_code_of(run: Callable[[], object]) -> int:
         click.echo(error.format_message())
         return 0
     except Exception as error:
+        if isinstance(error, OSError):  # most likely the output: a full disk
+            _silence(sys.stdout)
         _say(_described(error))
         return ERROR
     return code if isinstance(code, int) else 0
@@ -55,6 +58,8 @@ def _described(error: Exception) -> str:
         return str(error)
     if isinstance(error, MemoryError):
         return "out of memory (take a smaller model or context, or end other programs)"
+    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EIO}:
+        return f"can't write the output: {error.strerror}"
     return f"{type(error).__name__}: {error} (set PILOTFISH_DEBUG=1 for the traceback)"
 
 

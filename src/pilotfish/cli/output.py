@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rich.console import Console
 
+    from pilotfish.answer import Answer, Event
     from pilotfish.stats import Stats
 
 
@@ -50,6 +53,16 @@ def write_text(text: str, drafter: str | None = None) -> None:
     if text:
         sys.stdout.write(click.style(text, fg=colour_of(drafter)) if drafter else text)
         sys.stdout.flush()
+
+
+def watched(answer: Answer) -> Iterator[Event]:
+    """Yield the events; until the first one a terminal says what is going on."""
+    if sys.stderr.isatty():
+        with console(stderr=True).status("reading the prompt"):
+            first = next(answer, None)
+        if first is not None:
+            yield first
+    yield from answer
 
 
 def stats_line(stats: Stats, finish_reason: str) -> str:

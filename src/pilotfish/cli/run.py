@@ -10,7 +10,7 @@ import click
 from pilotfish.cli import common
 from pilotfish.cli.failures import notice
 from pilotfish.cli.opening import open_llm, read_options, read_prompt
-from pilotfish.cli.output import colours, print_json, stats_line, write_text
+from pilotfish.cli.output import colours, print_json, stats_line, watched, write_text
 from pilotfish.errors import UsageError
 
 if TYPE_CHECKING:
@@ -53,11 +53,11 @@ def command(
     with open_llm(model, draft, threads, context, offline) as llm:
         answer = ask(llm, text, options, raw=raw)
         if as_json:
-            events = list(answer)
+            events = list(watched(answer))
             print_json(_report(llm, answer, events, raw=raw, options=options))
         else:
             colour = show_draft and colours(sys.stdout)
-            for event in answer:
+            for event in watched(answer):
                 write_text(event.text, event.drafted_by if colour else None)
             click.echo()
         if show_draft:

@@ -137,7 +137,7 @@ def _as_json(
 
     drafts: dict[str, Model | str] = {d.label: d.label for d in draftings}
     drafts |= {d.model.name: d.model for d in draftings if d.model is not None}
-    used = asdict(settings) | given | {"context": target.engine.context}
+    used = asdict(settings) | dict(given) | {"context": target.engine.context}
     return envelope("verify", target, list(drafts.values()), used) | report.as_dict()
 
 

@@ -28,8 +28,8 @@ constexpr double kRound = 6755399441055744.0;            // 1.5 * 2^52: adding i
 constexpr double kExpFloor = -708.0;                     // exp64 of less is exp64 of this: nothing subnormal
 
 // exp64(x) is exp(max(x, -708)) for x <= 709, within 1 ulp.
-// x = n ln 2 + r with |r| <= ln(2)/2; 1 + r, and Taylor's terms r^2 to r^13 (the rest is below 2^-57), even and
-// odd ones apart.
+// x = n ln 2 + r with |r| <= ln(2)/2; 1 + r, and Taylor's terms r^2 to r^13 (the rest is below 2^-57), even
+// and odd ones apart.
 inline double clamp64(double x) { return x > kExpFloor ? x : kExpFloor; }
 
 // For -708 <= x <= 709. Loops clamp first, in a loop of their own: GCC makes a branch of the two together.

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <vector>
@@ -302,9 +303,9 @@ struct Noise {
 //       (s + g) log2 e  <=  s log2 e - bits(float(V)) 2^-23 + 158.
 //
 //   The token is passed over if the right side is below best * log2 e - 1/64. Rounding in float is below that
-//   1/64 while |s| log2 e < 2^14 (relative error of s: 2^-22; of the bits' 158 and of sums: 2^-16 at most). And
-//   beyond, no token can win: E >= 2^-53 means g < 37, while `best` is at least the score of the largest logit,
-//   which has s = 0 and E < 38, so above -4. NaN (0 times infinity) is below nothing and is looked at exactly.
+//   1/64 while |s| log2 e < 2^14 (relative error of s: 2^-22; of the bits' 158 and of sums: 2^-16 at most).
+//   And beyond, no token can win: E >= 2^-53 means g < 37, while `best` is at least the score of the largest
+//   logit, which has s = 0 and E < 38, so above -4. NaN (0 times infinity) is below nothing: it is looked at.
 class Race {
   public:
     Race(const Row& row, const Cut& cut, double temperature, const Noise& noise)

@@ -1,8 +1,8 @@
 """A jinja2 environment in which a template can neither reach internals nor run or grow without bound.
 
 jinja2's own sandbox guards attributes, not time or memory: `'a' * 10**9`, nested loops and lists of lists of
-lists pass it. Here every operation that can repeat, copy or compare first pays from a `Budget`, by the size of
-what it touches: loops by the iteration, text by the character, containers by what they hold at all depths.
+lists pass it. Here every operation that can repeat, copy or compare pays from a `Budget` first, by the size
+of what it touches: loops by the iteration, text by the character, containers by what they hold at all depths.
 Filters and methods that chat templates have no use for and that could grow text are left out.
 """
 
@@ -28,23 +28,26 @@ _CHARS_A_UNIT = 64
 _ITEM, _CALL = 8, 40
 _PLAIN: Final = frozenset({int, float, bool, type(None)})
 _MOST_BITS = 4096
-_TEXT_FILTERS: Final = frozenset(
-    {"string", "trim", "upper", "lower", "capitalize", "title", "escape", "e", "indent"}
-)
-_DEEP_FILTERS: Final = frozenset({"sort", "unique", "min", "max", "dictsort", "groupby", "sum"})
+_VIEWS: Final = frozenset({"get", "items", "keys", "values"})
+_TEXT_FILTERS: Final = frozenset({
+    "string", "trim", "upper", "lower", "capitalize", "title", "escape", "e", "indent",
+})  # fmt: skip
+_DEEP_FILTERS: Final = frozenset({
+    "sort", "unique", "min", "max", "dictsort", "groupby", "sum",
+})  # fmt: skip
 _OTHER_FILTERS: Final = frozenset({
-    "abs", "count", "d", "default", "first", "float", "int", "items", "last", "length", "list", "map", "reject",
-    "rejectattr", "reverse", "round", "safe", "select", "selectattr",
+    "abs", "count", "d", "default", "first", "float", "int", "items", "last", "length", "list", "map",
+    "reject", "rejectattr", "reverse", "round", "safe", "select", "selectattr",
 })  # fmt: skip
 _COMPARING_TESTS: Final = frozenset({
-    "in", "eq", "equalto", "==", "ne", "!=", "lt", "lessthan", "<", "le", "<=", "gt", "greaterthan", ">", "ge",
-    ">=",
+    "in", "eq", "equalto", "==", "ne", "!=", "lt", "lessthan", "<", "le", "<=", "gt", "greaterthan", ">",
+    "ge", ">=",
 })  # fmt: skip
 _STR_METHODS: Final = frozenset({
-    "strip", "lstrip", "rstrip", "split", "rsplit", "splitlines", "startswith", "endswith", "upper", "lower",
-    "title", "capitalize", "swapcase", "casefold", "find", "rfind", "index", "rindex", "count", "removeprefix",
-    "removesuffix", "partition", "rpartition", "isalnum", "isalpha", "isdigit", "isdecimal", "isnumeric", "isspace",
-    "islower", "isupper", "replace", "join",
+    "strip", "lstrip", "rstrip", "split", "rsplit", "splitlines", "startswith", "endswith", "upper",
+    "lower", "title", "capitalize", "swapcase", "casefold", "find", "rfind", "index", "rindex", "count",
+    "removeprefix", "removesuffix", "partition", "rpartition", "isalnum", "isalpha", "isdigit", "isdecimal",
+    "isnumeric", "isspace", "islower", "isupper", "replace", "join",
 })  # fmt: skip
 
 
@@ -121,7 +124,7 @@ BUDGET: ContextVar[Budget] = ContextVar("BUDGET")
 
 
 def make_environment() -> Environment:
-    """Return an environment with whitespace control, filters and globals as Hugging Face's templates expect."""
+    """Return an environment with whitespace control, filters and globals as chat templates expect."""
     environment = _Environment(
         trim_blocks=True, lstrip_blocks=True, optimized=False, extensions=[loopcontrols, _Generation]
     )
@@ -174,17 +177,20 @@ class _Environment(ImmutableSandboxedEnvironment):
             budget.touch(right)
         return super().call_binop(context, operator, left, right)
 
-    def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401, N805, PYI063
-        """Call what a template calls; the odd names leave all keywords to the template."""
+    def call(
+        __self,  # noqa: N805 - jinja2's names, which leave all keywords to the template
+        __context: Context,  # noqa: PYI063
+        __obj: Any,  # noqa: ANN401
+        *args: Any,  # noqa: ANN401
+        **kwargs: Any,  # noqa: ANN401
+    ) -> Any:  # noqa: ANN401
+        """Call what a template calls."""
         budget = BUDGET.get()
         budget.spend(_CALL)
         owner = getattr(__obj, "__self__", None)
         if isinstance(__obj, BuiltinMethodType) and isinstance(owner, str):
             args = _check_str_method(owner, __obj.__name__, args)
-        elif isinstance(owner, list | tuple | Mapping) and getattr(__obj, "__name__", "") not in {
-            "get",
-            "items",
-        }:
+        elif isinstance(owner, list | tuple | Mapping) and getattr(__obj, "__name__", "") not in _VIEWS:
             budget.weigh(owner)
         for argument in args:
             budget.touch(argument)
@@ -263,7 +269,7 @@ def _payment_for(body: list[nodes.Node], lineno: int) -> nodes.Node:
 
 
 class _Generation(Extension):
-    """`{% generation %}…{% endgeneration %}`, which marks answers for training; here it is just its body."""
+    """`{% generation %}…{% endgeneration %}` marks answers for training; here it is just its body."""
 
     tags = {"generation"}  # noqa: RUF012 - as jinja2 declares it
 
@@ -337,7 +343,7 @@ def _check_arguments(name: str, value: object, args: tuple[Any, ...], kwargs: di
         BUDGET.get().text(len(str(value)) + (1 + str(value).count("\n")) * size)
 
 
-def _weighed(test: Callable[..., Any]) -> Callable[..., bool]:
+def _weighed(test: Any) -> Callable[..., bool]:  # noqa: ANN401 - jinja2 types tests loosely
     def weighed(*args: object) -> Any:  # noqa: ANN401 - as the test
         for argument in args:
             BUDGET.get().weigh(argument)

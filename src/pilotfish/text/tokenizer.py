@@ -101,10 +101,10 @@ class Tokenizer:
         text
             Any text; a lone surrogate is a UsageError.
         special
-            The text of a control token becomes its id, as in a templated prompt. Otherwise, as in a user's own
-            words, it is plain text.
+            The text of a control token becomes its id, as in a templated prompt. Otherwise, as in a user's
+            own words, it is plain text.
         bos
-            Whether to begin with the beginning-of-text token; None does as the file says. It is never doubled.
+            Whether to begin with the beginning-of-text token; None does as the file says. Never doubled.
         """
         try:
             text.encode("utf-8")
@@ -193,7 +193,7 @@ def _byte_pair_encoder(
     }
     whole -= whole.intersection(chain.from_iterable(merges)) | whole.intersection(map("".join, merges))
     pieces = {text: token for text, token in vocabulary.text_to_id.items() if text not in whole}
-    # A byte without a token still keeps its neighbours apart, so it gets an id beyond the vocabulary for a while.
+    # A byte without a token keeps its neighbours apart: it gets an id beyond the vocabulary, dropped later.
     for letter in _ALPHABET:
         pieces.setdefault(letter, len(vocabulary.tokens) + ord(letter))
     try:

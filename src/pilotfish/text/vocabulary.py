@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 # knows them by their text too, since many files do not mark them.
 _ENDS: Final = frozenset({
     "<|endoftext|>", "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|end|>", "<|return|>",
-    "<|call|>",     "<end_of_turn>", "<end_of_utterance>", "<eos>", "</s>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]",
-    "<\uff5cend\u2581of\u2581sentence\uff5c>",
-    "<|fim_pad|>", "<fim_pad>", "<fim-pad>", "<|repo_name|>", "<|fim_repo|>", "<reponame>", "<|file_sep|>",
+    "<|call|>", "<end_of_turn>", "<end_of_utterance>", "<eos>", "</s>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]",
+    "<\uff5cend\u2581of\u2581sentence\uff5c>", "<|fim_pad|>", "<fim_pad>", "<fim-pad>", "<|repo_name|>",
+    "<|fim_repo|>", "<reponame>", "<|file_sep|>",
 })  # fmt: skip
 _FILL_IN: Final = frozenset({
     "<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<fim_prefix>", "<fim_middle>", "<fim_suffix>",

@@ -1,0 +1,48 @@
+"""The engines that must keep the contract.
+
+An entry makes an engine with a context of 64..512 tokens, at least 8 known ids and no sequence open; it may
+get fixtures by name from the request. One engine serves all tests of the suite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from oracle.tiny import Tiny, write_tiny
+from pilotfish.engines.base import Engine
+from pilotfish.engines.native import NativeEngine
+from pilotfish.engines.scripted import ScriptedEngine, ngrams
+
+MakeEngine = Callable[[pytest.FixtureRequest], Engine]
+
+
+def scripted(_request: pytest.FixtureRequest) -> Engine:
+    return ScriptedEngine(ngrams(24, order=64, seed=5), vocab_size=24, context=96)
+
+
+def native(request: pytest.FixtureRequest, tiny: Tiny, isa: str | None = None) -> Engine:
+    folder: Path = request.getfixturevalue("tmp_path_factory").mktemp("contract")
+    return NativeEngine.load(write_tiny(folder / "tiny.gguf", tiny), threads=2, context=300, isa=isa)
+
+
+def native_q4_0(request: pytest.FixtureRequest) -> Engine:
+    return native(request, Tiny(kind="Q4_0", embedding_kind="Q8_0"))
+
+
+def native_q4_k(request: pytest.FixtureRequest) -> Engine:
+    return native(request, Tiny(family="qwen2", kind="Q4_K", embedding_kind="Q6_K", width=256, heads=4))
+
+
+def native_portable(request: pytest.FixtureRequest) -> Engine:
+    return native(request, Tiny(kind="Q5_0", embedding_kind="F16", tied=True), "portable")
+
+
+ENGINES = [
+    pytest.param(scripted, id="scripted"),
+    pytest.param(native_q4_0, id="native-q4_0"),
+    pytest.param(native_q4_k, id="native-q4_k"),
+    pytest.param(native_portable, id="native-portable"),
+]

@@ -1,0 +1,44 @@
+"""Norm, gate and activation quantization against NumPy, and bit by bit between instruction sets."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from oracle.quants import normwise_error, quantize_activations
+
+from pilotfish.kernels import _kernels
+
+ISAS = _kernels.isas()
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_quantized_activations_are_the_documented_scheme_bit_for_bit(isa: str) -> None:
+    rng = np.random.default_rng(0)
+    x = (rng.normal(size=4096) * np.exp(rng.normal(size=4096) * 3)).astype(np.float32)
+    x[64:96] = 0
+    x[96:128] = np.float32(1e-35)
+    codes, scales = _kernels.quantize(x, isa)
+    want_codes, want_scales = quantize_activations(x)
+    assert np.array_equal(codes, want_codes.reshape(-1).astype(np.float32))
+    assert scales.tobytes() == want_scales.reshape(-1).tobytes()
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_rms_norm_is_float64s(isa: str) -> None:
+    rng = np.random.default_rng(1)
+    x, w = (rng.normal(size=896).astype(np.float32) for _ in range(2))
+    want = x.astype(np.float64) / np.sqrt(np.mean(x.astype(np.float64) ** 2) + 1e-6) * w
+    got = _kernels.rms_norm(x, w, 1e-6, isa)
+    assert normwise_error(got, want) <= 1e-6
+    assert got.tobytes() == _kernels.rms_norm(x, w, 1e-6, "portable").tobytes()
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_the_gate_is_float64s_from_tiny_to_huge(isa: str) -> None:
+    gate = np.linspace(-120, 120, 1600).astype(np.float32)
+    up = np.linspace(3, -3, 1600).astype(np.float32)
+    g = gate.astype(np.float64)
+    got = _kernels.silu_mul(gate, up, isa)
+    # exp is held at e^88: beyond that the gate is next to nothing anyway
+    np.testing.assert_allclose(got, g / (1 + np.exp(-g)) * up, rtol=5e-7, atol=1e-35)
+    assert got.tobytes() == _kernels.silu_mul(gate, up, "portable").tobytes()
