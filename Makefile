@@ -16,6 +16,8 @@ PROMPTS =
 
 NATIVE = CMakeLists.txt $(foreach at,*/* */*/* */*/*/*,$(wildcard $(addprefix src/pilotfish/$(at).,cpp h inl)))
 
+CPP = $(filter-out %.txt,$(NATIVE))
+
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 # $(call quietly,LOG,COMMAND) runs a command and shows what it says only if it fails.
@@ -28,7 +30,7 @@ requirements = $(BIN)/python -c 'import tomllib; \
 NEEDED = toml["build-system"]["requires"] + toml["project"]["dependencies"] + ["cmake"] + ["ninja"]
 NEEDED_BY_TESTS = toml["project"]["optional-dependencies"]["dev"]
 
-.PHONY: help demo test check format models demo-models verify verify-prompts clean
+.PHONY: help demo test check format stubs models demo-models verify verify-prompts clean
 
 help: ## show these targets (the default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s  %s\n", $$1, $$2 }' Makefile
@@ -43,11 +45,16 @@ test: models $(VENV)/.dev ## run the tests; ARGS="-k WORD" picks some
 check: $(VENV)/.installed $(VENV)/.dev ## lint, formatting and types: ruff and mypy --strict
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
+	@$(BIN)/clang-format --dry-run -Werror $(CPP)
 	@$(BIN)/mypy
 
 format: $(VENV)/.dev ## format the code and apply the safe fixes
 	@$(BIN)/ruff check --fix-only
 	@$(BIN)/ruff format
+	@$(BIN)/clang-format -i $(CPP)
+
+stubs: $(VENV)/.installed ## write the type stub of the C++ module anew
+	@$(BIN)/python -m nanobind.stubgen -q -m pilotfish.kernels._kernels -o src/pilotfish/kernels/_kernels.pyi
 
 models: $(VENV)/.installed ## fetch the models that the tests and the demo use (1.7 GB)
 	@for model in $(TEST_MODELS); do $(BIN)/pilotfish pull $$model || exit $$?; done

@@ -317,6 +317,20 @@ def test_turns_are_fair() -> None:
     assert order == ["other", "self"]
 
 
+def test_an_interrupted_wait_gives_up_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = Turns()
+
+    def interrupt(_predicate: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(turns._changed, "wait_for", interrupt)
+        with pytest.raises(KeyboardInterrupt), turns.turn():
+            pass
+    with turns.turn():
+        pass
+
+
 def test_what_is_put_off_is_done_at_the_end_of_a_turn() -> None:
     turns, done = Turns(), list[int]()
     with turns.turn():

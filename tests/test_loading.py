@@ -173,3 +173,13 @@ def test_a_model_that_is_not_there_is_an_error(tmp_path: Path) -> None:
         pilotfish.load(str(tmp_path / "none.gguf"))
     with pytest.raises(HubError, match="pilotfish pull smollm2-135m"):
         pilotfish.load(write_header(tmp_path), draft="smollm2-135m")
+
+
+def test_a_draft_model_with_a_shorter_context_is_said_and_works(tmp_path: Path) -> None:
+    draft = write_header(tmp_path, "draft.gguf", llama__context_length=50)
+    said: list[str] = []
+    llm = pilotfish.load(write_header(tmp_path), draft=draft, notice=said.append)
+    assert [("draft holds 50 tokens" in line) for line in said] == [True]
+    result = llm.generate("once", max_tokens=100, draft_length=4)
+    assert result.tokens == llm.generate("once", max_tokens=100, speculate=False).tokens
+    assert 0 < result.stats.drafted < 60

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, Self
 
 from pilotfish.errors import UsageError
 from pilotfish.text.stops import TextStopper
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
     from types import TracebackType
 
     from pilotfish.decode import Decoder
@@ -110,7 +109,7 @@ class Answer(Iterator[Event]):
         self._prompt = len(sequence.tokens)
         self._voice = voice
         self._turns = turns
-        self._steps = cast("Generator[Token]", decoder.run(sequence))
+        self._steps = decoder.run(sequence)
 
     @property
     def seed(self) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import collections.abc
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 
 from pilotfish.control import Control, FixedLength
@@ -64,7 +64,7 @@ class Decoder:
         self.clock = clock
         self.on_row = on_row
 
-    def run(self, sequence: Sequence) -> Iterator[Token]:
+    def run(self, sequence: Sequence) -> Generator[Token]:
         """Yield the answer token by token; whenever the iterator ends or is closed, caches are freed."""
         try:
             yield self.prefill(sequence)

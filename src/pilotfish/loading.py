@@ -137,6 +137,12 @@ def load_models(
     others = {ref.path.resolve(): ref for ref in refs if ref is not None}
     others.pop(target.ref.path.resolve(), None)  # a target that drafts for itself is loaded once
     drafts = {path: Plan.make(ref, target.context, shorter=True) for path, ref in others.items()}
+    for plan in drafts.values():
+        if plan.context < target.context:
+            (notice or _warn)(
+                f"{plan.ref.name} holds {plan.context} tokens, {target.ref.name} {target.context}: "
+                "it drafts only up to there"
+            )
     check_memory(target, *drafts.values())
     tokenizer = Tokenizer.from_metadata(target.metadata)
     for plan in drafts.values():

@@ -3,7 +3,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cli_calls import call
-
 from pilotfish.engines.scripted import answers
 from tiny import END, VOCAB_SIZE, tiny_model
 

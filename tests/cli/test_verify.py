@@ -4,8 +4,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cli_calls import call
 
+from cli_calls import call
 from pilotfish.engines.scripted import mistaken, ngrams
 from tiny import VOCAB_SIZE
 

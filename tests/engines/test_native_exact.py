@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from oracle.tiny import Tiny, write_tiny
 
+from oracle.tiny import Tiny, write_tiny
 from pilotfish.engines.base import Chunk
 from pilotfish.engines.native import NativeEngine
 from pilotfish.kernels import _kernels
@@ -53,7 +54,7 @@ def test_bits_agree_across_splits_threads_and_instruction_sets(
     for engine in engines:
         cuts = sorted(data.draw(st.sets(st.integers(1, len(tokens)), max_size=6), label="cuts"))
         bounds = [0, *(c for c in cuts if c < len(tokens)), len(tokens)]
-        parts = [tokens[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
+        parts = [tokens[a:b] for a, b in itertools.pairwise(bounds)]
         assert digests(engine, parts) == want
 
 
@@ -101,7 +102,9 @@ def test_pages_are_shared_by_forks_and_given_back(tiny_path: Path) -> None:
 def test_bits_agree_across_instruction_sets_on_a_real_model(smollm2: Path) -> None:
     tokens = list(np.random.default_rng(1).integers(0, 49152, 70))
     found = {
-        isa: digests(NativeEngine.load(smollm2, isa=isa, context=128), [tokens[:60], tokens[60:64], tokens[64:]])
+        isa: digests(
+            NativeEngine.load(smollm2, isa=isa, context=128), [tokens[:60], tokens[60:64], tokens[64:]]
+        )
         for isa in _kernels.isas()
     }
     assert len(set(map(tuple, found.values()))) == 1

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+
 from oracle.reference import Reference
 from oracle.tiny import Tiny, write_tiny
-
 from pilotfish.engines.base import Chunk
 from pilotfish.engines.native import NativeEngine
 
@@ -21,15 +21,19 @@ def all_logits(engine: NativeEngine, tokens: list[int]) -> NDArray[np.float64]:
     return np.stack([rows.logits(i) for i in range(len(tokens))]).astype(np.float64)
 
 
-def relative(got: NDArray[np.float64], want: NDArray[np.float64]) -> float:
+def relative(got: NDArray[np.floating], want: NDArray[np.floating]) -> float:
     return float(np.linalg.norm(got - want) / np.linalg.norm(want))
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen2"])
-@pytest.mark.parametrize("kind", ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q8_0", "Q4_K", "Q5_K", "Q6_K"])
+@pytest.mark.parametrize(
+    "kind", ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q8_0", "Q4_K", "Q5_K", "Q6_K"]
+)
 def test_the_float_path_is_the_reference(tmp_path: Path, family: str, kind: str) -> None:
     """What is left is float32 rounding, and keys and values that round the other way to float16."""
-    path = write_tiny(tmp_path / "tiny.gguf", Tiny(family=family, kind=kind, embedding_kind=kind, width=256, heads=4))
+    path = write_tiny(
+        tmp_path / "tiny.gguf", Tiny(family=family, kind=kind, embedding_kind=kind, width=256, heads=4)
+    )
     engine = NativeEngine.load(path, float_activations=True)
     want = Reference(path, kv_f16=True).logits(TEXT_IDS)
     assert relative(all_logits(engine, TEXT_IDS), want) < 3e-4
@@ -37,8 +41,10 @@ def test_the_float_path_is_the_reference(tmp_path: Path, family: str, kind: str)
 
 @pytest.mark.parametrize("kind", ["Q4_1", "Q4_K", "Q6_K"])
 def test_the_int8_path_is_the_reference_with_int8_activations(tmp_path: Path, kind: str) -> None:
-    """A code on the edge between two values may round the other way: closer than the scheme's own error, no more."""
-    path = write_tiny(tmp_path / "tiny.gguf", Tiny(kind=kind, embedding_kind=kind, width=256, heads=4, tied=True))
+    """A code on the edge of two may round the other way: closer than the scheme's own error, no more."""
+    path = write_tiny(
+        tmp_path / "tiny.gguf", Tiny(kind=kind, embedding_kind=kind, width=256, heads=4, tied=True)
+    )
     got = all_logits(NativeEngine.load(path), TEXT_IDS)
     want = Reference(path, kv_f16=True, int8_activations=True).logits(TEXT_IDS)
     scheme = relative(want, Reference(path, kv_f16=True).logits(TEXT_IDS))

@@ -7,8 +7,8 @@ from pathlib import Path
 import gguf
 import numpy as np
 import pytest
-from oracle.tiny import Tiny, write_tiny
 
+from oracle.tiny import Tiny, write_tiny
 from pilotfish.engines.base import Chunk
 from pilotfish.engines.native import NativeEngine
 from pilotfish.engines.native.threads import default_threads
@@ -37,11 +37,18 @@ def finish(w: gguf.GGUFWriter) -> None:
 
 def tensors(w: gguf.GGUFWriter, *, drop: str = "", wrong: str = "") -> None:
     shapes = {
-        "token_embd.weight": (32, 64), "output_norm.weight": (64,), "blk.0.attn_norm.weight": (64,),
-        "blk.0.ffn_norm.weight": (64,), "blk.0.attn_q.weight": (64, 64), "blk.0.attn_k.weight": (32, 64),
-        "blk.0.attn_v.weight": (32, 64), "blk.0.attn_output.weight": (64, 64), "blk.0.ffn_gate.weight": (64, 64),
-        "blk.0.ffn_up.weight": (64, 64), "blk.0.ffn_down.weight": (64, 64),
-    }  # fmt: skip
+        "token_embd.weight": (32, 64),
+        "output_norm.weight": (64,),
+        "blk.0.attn_norm.weight": (64,),
+        "blk.0.ffn_norm.weight": (64,),
+        "blk.0.attn_q.weight": (64, 64),
+        "blk.0.attn_k.weight": (32, 64),
+        "blk.0.attn_v.weight": (32, 64),
+        "blk.0.attn_output.weight": (64, 64),
+        "blk.0.ffn_gate.weight": (64, 64),
+        "blk.0.ffn_up.weight": (64, 64),
+        "blk.0.ffn_down.weight": (64, 64),
+    }
     for name, shape in shapes.items():
         if name == drop:
             continue
@@ -59,7 +66,7 @@ def test_an_unknown_family_is_named(tmp_path: Path) -> None:
     w = writer(tmp_path / "m.gguf", "mamba")
     tensors(w)
     finish(w)
-    with pytest.raises(UnsupportedError, match="'mamba'.*llama, qwen2"):
+    with pytest.raises(UnsupportedError, match=r"'mamba'.*llama, qwen2"):
         NativeEngine.load(tmp_path / "m.gguf")
 
 
@@ -100,7 +107,9 @@ def test_a_tensor_of_another_shape_is_refused(tmp_path: Path, name: str) -> None
         NativeEngine.load(tmp_path / "m.gguf")
 
 
-@pytest.mark.parametrize(("key", "value"), [("block_count", 0), ("context_length", 0), ("attention.head_count", 0)])
+@pytest.mark.parametrize(
+    ("key", "value"), [("block_count", 0), ("context_length", 0), ("attention.head_count", 0)]
+)
 def test_a_zero_where_a_size_belongs_is_refused(tmp_path: Path, key: str, value: int) -> None:
     w = writer(tmp_path / "m.gguf")
     w.kv_data[0][f"llama.{key}"].value = value
@@ -125,7 +134,7 @@ def test_options_out_of_range_are_refused(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(UsageError, match="threads is 0"):
         NativeEngine.load(path, threads=0)
     monkeypatch.setenv("PILOTFISH_ISA", "sse9")
-    with pytest.raises(UsageError, match="'sse9'.*portable"):
+    with pytest.raises(UsageError, match=r"'sse9'.*portable"):
         NativeEngine.load(path)
 
 
@@ -154,7 +163,12 @@ def test_rows_of_an_earlier_pass_and_a_disposed_engine_are_refused(tmp_path: Pat
 
 @pytest.mark.parametrize(
     ("files", "most"),
-    [({"cpu.max": "150000 100000"}, 2), ({"cpu.max": "max 100000"}, None), ({"cpu.max": "garbage"}, None), ({}, None)],
+    [
+        ({"cpu.max": "150000 100000"}, 2),
+        ({"cpu.max": "max 100000"}, None),
+        ({"cpu.max": "garbage"}, None),
+        ({}, None),
+    ],
 )
 def test_the_container_limits_threads(tmp_path: Path, files: dict[str, str], most: int | None) -> None:
     unlimited = default_threads(tmp_path / "nowhere")

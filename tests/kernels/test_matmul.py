@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from oracle.quants import Mode, block_shape, dequantize, int8_matmul, normwise_error, random_blocks
 
+from oracle.quants import Mode, block_shape, dequantize, int8_matmul, normwise_error, random_blocks
 from pilotfish.engines.native.kernel_types import KERNEL_TYPES
 from pilotfish.kernels import _kernels
 

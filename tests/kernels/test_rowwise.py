@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from oracle.quants import normwise_error, quantize_activations
 
+from oracle.quants import normwise_error, quantize_activations
 from pilotfish.kernels import _kernels
 
 ISAS = _kernels.isas()

@@ -286,7 +286,7 @@ def test_an_empty_row_and_another_type_are_refused() -> None:
         _kernels.argmax(np.zeros(0, dtype=np.float32))
     for other in (np.zeros(3), np.zeros((2, 2), dtype=np.float32), np.zeros(6, dtype=np.float32)[::2]):
         with pytest.raises(TypeError):
-            _kernels.argmax(other)
+            _kernels.argmax(other)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ def int8_matmul(x: NDArray[np.float32], raw: NDArray[np.uint8], kind: str) -> ND
     return dequantize_activations(*quantize_activations(x)) @ dequantize(raw, kind).T
 
 
-def normwise_error(got: NDArray[np.floating], want: NDArray[np.float64]) -> float:
+def normwise_error(got: NDArray[np.floating], want: NDArray[np.floating]) -> float:
     """Return the largest over rows (last axis) of norm(got - want) / norm(want); 0/0 is 0."""
     difference = np.linalg.norm(np.asarray(got, dtype=np.float64) - want, axis=-1)
     size = np.linalg.norm(want, axis=-1)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import gguf
 import numpy as np
 
-from oracle.quants import dequantize_activations, dequantize_f32, quantize_activations
+from oracle.quants import block_shape, dequantize_activations, dequantize_f32, quantize_activations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,8 +50,9 @@ class Reference:
     kv_f16
         Round keys (after rotation) and values to float16 before use, as a float16 cache does.
     int8_activations
-        Quantize the input of every matrix to int8 per 32, as the engine's integer kernels do: what the scheme
-        itself costs, apart from any kernel.
+        Quantize the input of every quantized matrix to int8 per 32, as the engine's integer kernels do: what
+        the scheme itself costs, apart from any kernel. Only shallow models can be compared closely with it: a
+        last bit of difference flips a few codes, and after some layers most roundings differ.
     keep
         Keep decoded weights.
 
@@ -134,7 +135,7 @@ class Reference:
     def head(self, hidden: Array) -> Array:
         """Return the logits, shape (n, vocab_size), of rows of `hidden`; the head may be the embedding."""
         name = "output.weight" if "output.weight" in self._tensors else "token_embd.weight"
-        hidden = self._input(hidden)
+        hidden = self._input(hidden, name)
         logits = np.empty((len(hidden), self.vocab_size), dtype=self.dtype)
         for first in range(0, self.vocab_size, HEAD_ROWS):
             rows = slice(first, min(first + HEAD_ROWS, self.vocab_size))
@@ -174,13 +175,13 @@ class Reference:
         return y
 
     def _linear(self, x: Array, name: str) -> Array:
-        y: Array = self._input(x) @ self._weights(f"{name}.weight").astype(self.dtype).T
+        y: Array = self._input(x, f"{name}.weight") @ self._weights(f"{name}.weight").astype(self.dtype).T
         if f"{name}.bias" in self._tensors:
             y += self._weights(f"{name}.bias").astype(self.dtype)
         return y
 
-    def _input(self, x: Array) -> Array:
-        if not self.int8_activations:
+    def _input(self, x: Array, matrix: str) -> Array:
+        if not self.int8_activations or block_shape(self._tensors[matrix].tensor_type.name)[0] == 1:
             return x
         return dequantize_activations(*quantize_activations(x.astype(np.float32))).astype(self.dtype)
 

@@ -1,7 +1,7 @@
 """What an engine is: sequences of evaluated tokens, and passes that extend them.
 
 An engine knows token ids only. A *pass* takes chunks of one or more sequences and appends all their tokens;
-it returns one row of logits for each wanted token. A failed or cancelled pass leaves all sequences as they were.
+it returns one row of logits for each wanted token. A pass that fails leaves every sequence as it was.
 """
 
 from __future__ import annotations

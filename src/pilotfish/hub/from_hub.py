@@ -55,7 +55,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
     def __init__(self) -> None:
         self.sha256: str | None = None
 
-    def redirect_request(  # noqa: PLR0917 - as inherited
+    def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
     ) -> urllib.request.Request | None:
         self.sha256 = _promised_sha256(headers) or self.sha256

@@ -1,7 +1,8 @@
 // One block of 64 keys for several queries that share each read of it.
 //
-// Scores: lanes are keys, each score a chain of fused multiply-adds over ascending head dimensions. Values: lanes are
-// head dimensions, a chain over ascending visible keys. So a query's result depends on what it sees and on nothing else.
+// Scores: lanes are keys, each score a chain of fused multiply-adds over ascending head dimensions. Values:
+// lanes are head dimensions, a chain over ascending visible keys. So a query's result depends on what it sees
+// and on nothing else.
 
 namespace {
 
@@ -40,11 +41,12 @@ inline float weights(float* s, uint64_t mask, int chunks, float* top) {
 }
 
 template <int N>
-inline void values_of(const float (*p)[kPage], const uint64_t* masks, int head, const uint16_t* values, float* out,
-                      size_t stride) {
+inline void values_of(const float (*p)[kPage], const uint64_t* masks, int head, const uint16_t* values,
+                      float* out, size_t stride) {
   uint64_t all = ~uint64_t{0};
   for (int i = 0; i < N; i++) all &= masks[i];
-  const int common = ~all == 0 ? kPage : __builtin_ctzll(~all);  // keys that every query sees, from the first on
+  const int common =
+      ~all == 0 ? kPage : __builtin_ctzll(~all);  // keys that every query sees, from the first on
   for (int chunk = 0; chunk < head / 16; chunk++) {
     Lanes acc[N];
     for (auto& a : acc) a = Lanes::set(0.0f);

@@ -20,73 +20,73 @@ namespace {
 using Logits = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 int32_t size_of(const Logits& logits) {
-    if (logits.size() < 1 || logits.size() > (size_t{1} << 30)) {
-        throw nb::value_error("a row has 1 to 2**30 logits");
-    }
-    return static_cast<int32_t>(logits.size());
+  if (logits.size() < 1 || logits.size() > (size_t{1} << 30)) {
+    throw nb::value_error("a row has 1 to 2**30 logits");
+  }
+  return static_cast<int32_t>(logits.size());
 }
 
 // NumericsFault becomes pilotfish.errors.NumericsError, wherever in the module it is thrown.
 void translate(const std::exception_ptr& pointer, void* /*unused*/) {
-    try {
-        std::rethrow_exception(pointer);
-    } catch (const pilotfish::NumericsFault& fault) {
-        const nb::object error = nb::module_::import_("pilotfish.errors").attr("NumericsError");
-        const nb::object hint = nb::module_::import_("pilotfish.sampling").attr("NUMERICS_HINT");
-        PyErr_SetObject(error.ptr(), nb::make_tuple(fault.what(), hint).ptr());
-    }
+  try {
+    std::rethrow_exception(pointer);
+  } catch (const pilotfish::NumericsFault& fault) {
+    const nb::object error = nb::module_::import_("pilotfish.errors").attr("NumericsError");
+    const nb::object hint = nb::module_::import_("pilotfish.sampling").attr("NUMERICS_HINT");
+    PyErr_SetObject(error.ptr(), nb::make_tuple(fault.what(), hint).ptr());
+  }
 }
 
 int32_t choose(const Logits& logits, double temperature, int32_t top_k, double top_p, double min_p,
                uint64_t seed, uint32_t choice, uint64_t position) {
-    const int32_t n = size_of(logits);
-    const nb::gil_scoped_release release;
-    return pilotfish::choose(logits.data(), n, temperature, top_k, top_p, min_p, seed, choice, position);
+  const int32_t n = size_of(logits);
+  const nb::gil_scoped_release release;
+  return pilotfish::choose(logits.data(), n, temperature, top_k, top_p, min_p, seed, choice, position);
 }
 
 int32_t argmax(const Logits& logits) {
-    const int32_t n = size_of(logits);
-    const nb::gil_scoped_release release;
-    return pilotfish::argmax(logits.data(), n);
+  const int32_t n = size_of(logits);
+  const nb::gil_scoped_release release;
+  return pilotfish::argmax(logits.data(), n);
 }
 
 double margin(const Logits& logits) {
-    const int32_t n = size_of(logits);
-    const nb::gil_scoped_release release;
-    return pilotfish::margin(logits.data(), n);
+  const int32_t n = size_of(logits);
+  const nb::gil_scoped_release release;
+  return pilotfish::margin(logits.data(), n);
 }
 
 double probability(const Logits& logits, int32_t token) {
-    const int32_t n = size_of(logits);
-    if (token < 0 || token >= n) throw nb::index_error("the token is not in the vocabulary");
-    const nb::gil_scoped_release release;
-    return pilotfish::probability(logits.data(), n, token);
+  const int32_t n = size_of(logits);
+  if (token < 0 || token >= n) throw nb::index_error("the token is not in the vocabulary");
+  const nb::gil_scoped_release release;
+  return pilotfish::probability(logits.data(), n, token);
 }
 
 uint64_t digest(const Logits& logits) {
-    const int32_t n = size_of(logits);
-    const nb::gil_scoped_release release;
-    return pilotfish::digest(logits.data(), n);
+  const int32_t n = size_of(logits);
+  const nb::gil_scoped_release release;
+  return pilotfish::digest(logits.data(), n);
 }
 
 std::array<uint32_t, 4> philox(const std::array<uint32_t, 4>& counter, const std::array<uint32_t, 2>& key) {
-    const pilotfish::Words words =
-        pilotfish::philox4x32({counter[0], counter[1], counter[2], counter[3]}, key[0], key[1]);
-    return {words.w0, words.w1, words.w2, words.w3};
+  const pilotfish::Words words =
+      pilotfish::philox4x32({counter[0], counter[1], counter[2], counter[3]}, key[0], key[1]);
+  return {words.w0, words.w1, words.w2, words.w3};
 }
 
 }  // namespace
 
 void bind_sampling(nb::module_& m) {
-    nb::register_exception_translator(translate);
-    const auto logits = [] { return nb::arg("logits").noconvert(); };
-    m.def("choose", choose, logits(), "temperature"_a, "top_k"_a, "top_p"_a, "min_p"_a, "seed"_a, "choice"_a,
-          "position"_a, "The token that pilotfish.sampling.choose gives; the parameters must be valid.");
-    m.def("argmax", argmax, logits(), "The id with the largest logit, the lowest one on a tie.");
-    m.def("margin", margin, logits(), "The largest logit minus the second largest.");
-    m.def("probability", probability, logits(), "token"_a, "softmax(logits)[token] at temperature 1.");
-    m.def("digest", digest, logits(), "A 64-bit hash of the row's bits.");
-    m.def("philox4x32", philox, "counter"_a, "key"_a, "Philox4x32-10.");
-    m.def("exp64", pilotfish::exp64, "x"_a, "exp(max(x, -708)) for x <= 709.");
-    m.def("log64", pilotfish::log64, "x"_a, "log(x) for normal, positive, finite x.");
+  nb::register_exception_translator(translate);
+  const auto logits = [] { return nb::arg("logits").noconvert(); };
+  m.def("choose", choose, logits(), "temperature"_a, "top_k"_a, "top_p"_a, "min_p"_a, "seed"_a, "choice"_a,
+        "position"_a, "The token that pilotfish.sampling.choose gives; the parameters must be valid.");
+  m.def("argmax", argmax, logits(), "The id with the largest logit, the lowest one on a tie.");
+  m.def("margin", margin, logits(), "The largest logit minus the second largest.");
+  m.def("probability", probability, logits(), "token"_a, "softmax(logits)[token] at temperature 1.");
+  m.def("digest", digest, logits(), "A 64-bit hash of the row's bits.");
+  m.def("philox4x32", philox, "counter"_a, "key"_a, "Philox4x32-10.");
+  m.def("exp64", pilotfish::exp64, "x"_a, "exp(max(x, -708)) for x <= 709.");
+  m.def("log64", pilotfish::log64, "x"_a, "log(x) for normal, positive, finite x.");
 }

@@ -1,8 +1,9 @@
-// The module pilotfish.kernels._kernels: arrays in, arrays out; shapes are checked here, ids and lengths by the callers
-// in engines/native.
+// The module pilotfish.kernels._kernels: arrays in, arrays out; shapes are checked here, ids and lengths by
+// the callers in engines/native.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -21,8 +22,10 @@ using namespace pilotfish;
 
 namespace {
 
-template <class T> using Array = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <class T> using Matrix = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Array = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Matrix = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 const Kernels* kernels_or_raise(const std::string& isa) {
   const Kernels* k = kernels_for(isa);
@@ -46,7 +49,8 @@ void pack(Weight& w, const Array<uint8_t>& file, const std::optional<Array<int32
   const TypeInfo info = type_info(w.type);
   if (file.size() != static_cast<size_t>(w.rows * (w.columns / info.columns) * info.file_bytes))
     throw nb::value_error("the tensor's bytes don't fit its shape");
-  if (map && map->size() != static_cast<size_t>(w.rows)) throw nb::value_error("one source row for each row, please");
+  if (map && map->size() != static_cast<size_t>(w.rows))
+    throw nb::value_error("one source row for each row, please");
   if (map)
     for (size_t i = 0; i < map->size(); i++)
       if (map->data()[i] < 0 || map->data()[i] >= w.rows) throw nb::value_error("source row out of range");
@@ -62,11 +66,12 @@ nb::ndarray<nb::numpy, float> gather(const Weight& w, int64_t row) {
 }
 
 // y[t] = W x[t] through one instruction set's kernel, as a program would compute it.
-nb::ndarray<nb::numpy, float> multiply(const Weight& w, const Matrix<float>& x, const std::string& isa, int tile,
-                                       bool float_activations) {
+nb::ndarray<nb::numpy, float> multiply(const Weight& w, const Matrix<float>& x, const std::string& isa,
+                                       int tile, bool float_activations) {
   const Kernels& k = *kernels_or_raise(isa);
   const auto tokens = static_cast<int>(x.shape(0));
-  if (x.shape(1) != static_cast<size_t>(w.columns)) throw nb::value_error("x has another width than the matrix");
+  if (x.shape(1) != static_cast<size_t>(w.columns))
+    throw nb::value_error("x has another width than the matrix");
   if (tile < 1 || tile > k.max_tokens) throw nb::value_error("no tile of this size");
   Program::Activations act{static_cast<int>(w.columns), w.columns % kBlock == 0, true, {}, {}};
   act.blocks.resize(static_cast<size_t>(tokens) * (w.columns / kBlock));
@@ -81,7 +86,8 @@ nb::ndarray<nb::numpy, float> multiply(const Weight& w, const Matrix<float>& x, 
       const auto columns = static_cast<int>(w.columns);
       if (float_activations && !is_float(w.type))
         for (int t = 0; t < n; t++)
-          k.tile_float(w.type, w.group(g), columns, reinterpret_cast<const float*>(a + t * stride), &out[16 * t]);
+          k.tile_float(w.type, w.group(g), columns, reinterpret_cast<const float*>(a + t * stride),
+                       &out[16 * t]);
       else
         k.tile[static_cast<int>(w.type)][n](w.group(g), columns, a, stride, out.data());
       for (int t = 0; t < n; t++)
@@ -92,7 +98,8 @@ nb::ndarray<nb::numpy, float> multiply(const Weight& w, const Matrix<float>& x, 
 }
 
 // Codes (n,) as float and scales (n / 32,) of quantized activations.
-nb::tuple quantize(const Array<float>& x, const std::string& isa) {
+std::pair<nb::ndarray<nb::numpy, float>, nb::ndarray<nb::numpy, float>> quantize(const Array<float>& x,
+                                                                                 const std::string& isa) {
   if (x.size() % kBlock != 0) throw nb::value_error("the length is no multiple of 32");
   std::vector<ActBlock> blocks(x.size() / kBlock);
   kernels_or_raise(isa)->quantize(x.data(), static_cast<int>(x.size()), blocks.data());
@@ -101,27 +108,31 @@ nb::tuple quantize(const Array<float>& x, const std::string& isa) {
     codes.insert(codes.end(), b.q, b.q + kBlock);
     scales.push_back(b.d);
   }
-  return nb::make_tuple(new_array(std::move(codes), {x.size()}), new_array(std::move(scales), {blocks.size()}));
+  return {new_array(std::move(codes), {x.size()}), new_array(std::move(scales), {blocks.size()})};
 }
 
-nb::ndarray<nb::numpy, float> rms_norm(const Array<float>& x, const Array<float>& w, float eps, const std::string& isa) {
-  if (x.size() != w.size() || x.size() % 16 != 0) throw nb::value_error("lengths differ or are no multiple of 16");
+nb::ndarray<nb::numpy, float> rms_norm(const Array<float>& x, const Array<float>& w, float eps,
+                                       const std::string& isa) {
+  if (x.size() != w.size() || x.size() % 16 != 0)
+    throw nb::value_error("lengths differ or are no multiple of 16");
   std::vector<float> y(x.size());
   kernels_or_raise(isa)->rms_norm(x.data(), w.data(), eps, static_cast<int>(x.size()), y.data());
   return new_array(std::move(y), {x.size()});
 }
 
-nb::ndarray<nb::numpy, float> silu_mul(const Array<float>& gate, const Array<float>& up, const std::string& isa) {
-  if (gate.size() != up.size() || gate.size() % 16 != 0) throw nb::value_error("lengths differ or are no multiple of 16");
+nb::ndarray<nb::numpy, float> silu_mul(const Array<float>& gate, const Array<float>& up,
+                                       const std::string& isa) {
+  if (gate.size() != up.size() || gate.size() % 16 != 0)
+    throw nb::value_error("lengths differ or are no multiple of 16");
   std::vector<float> y(gate.size());
   kernels_or_raise(isa)->silu_mul(gate.data(), up.data(), y.data(), static_cast<int>(gate.size()));
   return new_array(std::move(y), {gate.size()});
 }
 
 // What a pass works on, by segment (consecutive tokens of one sequence); page tables one after another.
-bool run(Program& p, const Array<int32_t>& tokens, const Array<int32_t>& positions, const Array<int32_t>& lengths,
-         const Array<int32_t>& bases, const Array<int32_t>& tables, const Array<int32_t>& wanted,
-         const std::optional<Array<uint64_t>>& ancestors, int threads) {
+bool run(Program& p, const Array<int32_t>& tokens, const Array<int32_t>& positions,
+         const Array<int32_t>& lengths, const Array<int32_t>& bases, const Array<int32_t>& tables,
+         const Array<int32_t>& wanted, const std::optional<Array<uint64_t>>& ancestors, int threads) {
   Pass pass;
   pass.rows = static_cast<int>(tokens.size());
   pass.tokens = tokens.data();
@@ -168,21 +179,28 @@ NB_MODULE(_kernels, m) {
   m.def("multiply", multiply, "weight"_a, "x"_a.noconvert(), "isa"_a, "tile"_a, "float_activations"_a = false,
         "x (tokens, columns) times the packed matrix, in tiles of so many tokens: (tokens, rows).");
   m.def("quantize", quantize, "x"_a.noconvert(), "isa"_a, "Activation codes and scales of x.");
-  m.def("rms_norm", rms_norm, "x"_a.noconvert(), "weight"_a.noconvert(), "eps"_a, "isa"_a, "RMS norm of one row.");
+  m.def("rms_norm", rms_norm, "x"_a.noconvert(), "weight"_a.noconvert(), "eps"_a, "isa"_a,
+        "RMS norm of one row.");
   m.def("silu_mul", silu_mul, "gate"_a.noconvert(), "up"_a.noconvert(), "isa"_a, "silu(gate) * up.");
-  m.def("packed_bytes", [](int type, int64_t rows, int64_t columns) {
-    return (packed_bytes(type_or_raise(type), rows, columns) + 63) / 64 * 64;
-  }, "type"_a, "rows"_a, "columns"_a, "Bytes that a packed matrix takes in an arena.");
+  m.def(
+      "packed_bytes",
+      [](int type, int64_t rows, int64_t columns) {
+        return (packed_bytes(type_or_raise(type), rows, columns) + 63) / 64 * 64;
+      },
+      "type"_a, "rows"_a, "columns"_a, "Bytes that a packed matrix takes in an arena.");
 
   nb::class_<Arena>(m, "Arena", "One block of memory for packed weights.").def(nb::init<size_t>(), "bytes"_a);
 
   nb::class_<Weight>(m, "Weight", "A matrix in the packed layout.")
-      .def("__init__", [](Weight* self, std::shared_ptr<Arena> arena, int type, int64_t rows, int64_t columns) {
-        const Type t = type_or_raise(type);
-        if (rows < 1 || columns < 1 || columns % type_info(t).columns != 0 || columns > (1 << 24))
-          throw nb::value_error("the row length is no multiple of the type's block");
-        new (self) Weight(std::move(arena), t, rows, columns);
-      }, "arena"_a, "type"_a, "rows"_a, "columns"_a)
+      .def(
+          "__init__",
+          [](Weight* self, std::shared_ptr<Arena> arena, int type, int64_t rows, int64_t columns) {
+            const Type t = type_or_raise(type);
+            if (rows < 1 || columns < 1 || columns % type_info(t).columns != 0 || columns > (1 << 24))
+              throw nb::value_error("the row length is no multiple of the type's block");
+            new (self) Weight(std::move(arena), t, rows, columns);
+          },
+          "arena"_a, "type"_a, "rows"_a, "columns"_a)
       .def("pack", pack, "file"_a.noconvert(), "row_map"_a.noconvert().none(), "threads"_a,
            "Pack the file's bytes; row i comes from row row_map[i] of the file.")
       .def("gather", gather, "row"_a, "One row as floats.")
@@ -197,52 +215,79 @@ NB_MODULE(_kernels, m) {
       .def_prop_ro("count", &Pages::count);
 
   nb::class_<Program>(m, "Program", "The ops of a model; see program.h.")
-      .def("__init__", [](Program* self, const std::string& isa, std::shared_ptr<Pages> pages, bool floats) {
-        new (self) Program(kernels_or_raise(isa), std::move(pages), floats);
-      }, "isa"_a, "pages"_a, "float_activations"_a)
+      .def(
+          "__init__",
+          [](Program* self, const std::string& isa, std::shared_ptr<Pages> pages, bool floats) {
+            new (self) Program(kernels_or_raise(isa), std::move(pages), floats);
+          },
+          "isa"_a, "pages"_a, "float_activations"_a)
       .def("buffer", &Program::buffer, "width"_a)
       .def("activations", &Program::activations, "width"_a)
       .def("embed", &Program::embed, "table"_a, "out"_a)
       .def("rope_table", &Program::rope_table, "base"_a, "dimensions"_a)
-      .def("norm", [](Program& p, int in, const Array<float>& w, float eps, int out, bool wanted) {
-        p.norm(in, to_vector(w), eps, out, wanted);
-      }, "source"_a, "weight"_a, "eps"_a, "out"_a, "wanted_only"_a)
-      .def("linear", [](Program& p, int in, const std::vector<std::tuple<std::shared_ptr<Weight>,
-                        std::optional<Array<float>>, int>>& parts, int out, bool add, bool wanted) {
-        std::vector<Program::Part> list;
-        for (const auto& [weight, bias, offset] : parts)
-          list.push_back({weight, bias ? to_vector(*bias) : std::vector<float>{}, offset});
-        p.linear(in, std::move(list), out, add, wanted);
-      }, "source"_a, "parts"_a, "out"_a, "add"_a, "wanted_only"_a)
-      .def("rope_and_cache", &Program::rope_and_cache, "qkv"_a, "heads"_a, "layer"_a, "table"_a, "query_scale"_a)
+      .def(
+          "norm",
+          [](Program& p, int in, const Array<float>& w, float eps, int out, bool wanted) {
+            p.norm(in, to_vector(w), eps, out, wanted);
+          },
+          "source"_a, "weight"_a, "eps"_a, "out"_a, "wanted_only"_a)
+      .def(
+          "linear",
+          [](Program& p, int in,
+             const std::vector<std::tuple<std::shared_ptr<Weight>, std::optional<Array<float>>, int>>& parts,
+             int out, bool add, bool wanted) {
+            std::vector<Program::Part> list;
+            for (const auto& [weight, bias, offset] : parts)
+              list.push_back({weight, bias ? to_vector(*bias) : std::vector<float>{}, offset});
+            p.linear(in, std::move(list), out, add, wanted);
+          },
+          "source"_a, "parts"_a, "out"_a, "add"_a, "wanted_only"_a)
+      .def("rope_and_cache", &Program::rope_and_cache, "qkv"_a, "heads"_a, "layer"_a, "table"_a,
+           "query_scale"_a)
       .def("attention", &Program::attention, "qkv"_a, "heads"_a, "layer"_a, "out"_a)
       .def("gated", &Program::gated, "source"_a, "gate"_a, "up"_a, "out"_a)
       .def("set_logits", &Program::set_logits, "out"_a)
       .def("run", run, "tokens"_a.noconvert(), "positions"_a.noconvert(), "lengths"_a.noconvert(),
-           "bases"_a.noconvert(), "tables"_a.noconvert(), "wanted"_a.noconvert(), "ancestors"_a.noconvert().none(),
-           "threads"_a, "Run a pass; False if it was cancelled.")
+           "bases"_a.noconvert(), "tables"_a.noconvert(), "wanted"_a.noconvert(),
+           "ancestors"_a.noconvert().none(), "threads"_a, "Run a pass; False if it was cancelled.")
       .def("cancel", &Program::cancel)
-      .def("argmax", [](const Program& p, int i) { return argmax(logits_row(p, i), p.vocabulary()); }, "row"_a)
-      .def("margin", [](const Program& p, int i) { return margin(logits_row(p, i), p.vocabulary()); }, "row"_a)
-      .def("choose", [](const Program& p, int i, double temperature, int32_t top_k, double top_p, double min_p,
-                        uint64_t seed, uint32_t choice, uint64_t position) {
-        const float* row = logits_row(p, i);
-        const nb::gil_scoped_release release;
-        return choose(row, p.vocabulary(), temperature, top_k, top_p, min_p, seed, choice, position);
-      }, "row"_a, "temperature"_a, "top_k"_a, "top_p"_a, "min_p"_a, "seed"_a, "choice"_a, "position"_a)
-      .def("probability", [](const Program& p, int i, int32_t token) {
-        const float* row = logits_row(p, i);
-        if (token < 0 || token >= p.vocabulary()) throw nb::index_error("the token is not in the vocabulary");
-        return probability(row, p.vocabulary(), token);
-      }, "row"_a, "token"_a)
-      .def("digest", [](const Program& p, int i) { return digest(logits_row(p, i), p.vocabulary()); }, "row"_a)
-      .def("logits", [](const Program& p, int i) {
-        const float* row = logits_row(p, i);
-        return new_array({row, row + p.vocabulary()}, {static_cast<size_t>(p.vocabulary())});
-      }, "row"_a)
-      .def("read", [](const Program& p, int buffer, int row) {
-        const float* x = p.row_or_null(buffer, row);
-        if (x == nullptr) throw nb::index_error("no such buffer or row");
-        return new_array({x, x + p.width(buffer)}, {static_cast<size_t>(p.width(buffer))});
-      }, "buffer"_a, "row"_a, "A row of a buffer after the last pass, for tests and learned drafters.");
+      .def(
+          "argmax", [](const Program& p, int i) { return argmax(logits_row(p, i), p.vocabulary()); }, "row"_a)
+      .def(
+          "margin", [](const Program& p, int i) { return margin(logits_row(p, i), p.vocabulary()); }, "row"_a)
+      .def(
+          "choose",
+          [](const Program& p, int i, double temperature, int32_t top_k, double top_p, double min_p,
+             uint64_t seed, uint32_t choice, uint64_t position) {
+            const float* row = logits_row(p, i);
+            const nb::gil_scoped_release release;
+            return choose(row, p.vocabulary(), temperature, top_k, top_p, min_p, seed, choice, position);
+          },
+          "row"_a, "temperature"_a, "top_k"_a, "top_p"_a, "min_p"_a, "seed"_a, "choice"_a, "position"_a)
+      .def(
+          "probability",
+          [](const Program& p, int i, int32_t token) {
+            const float* row = logits_row(p, i);
+            if (token < 0 || token >= p.vocabulary())
+              throw nb::index_error("the token is not in the vocabulary");
+            return probability(row, p.vocabulary(), token);
+          },
+          "row"_a, "token"_a)
+      .def(
+          "digest", [](const Program& p, int i) { return digest(logits_row(p, i), p.vocabulary()); }, "row"_a)
+      .def(
+          "logits",
+          [](const Program& p, int i) {
+            const float* row = logits_row(p, i);
+            return new_array({row, row + p.vocabulary()}, {static_cast<size_t>(p.vocabulary())});
+          },
+          "row"_a)
+      .def(
+          "read",
+          [](const Program& p, int buffer, int row) {
+            const float* x = p.row_or_null(buffer, row);
+            if (x == nullptr) throw nb::index_error("no such buffer or row");
+            return new_array({x, x + p.width(buffer)}, {static_cast<size_t>(p.width(buffer))});
+          },
+          "buffer"_a, "row"_a, "A row of a buffer after the last pass, for tests and learned drafters.");
 }

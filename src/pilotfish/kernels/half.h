@@ -5,8 +5,16 @@
 
 namespace pilotfish {
 
-static inline float bits_to_float(uint32_t u) { float f; std::memcpy(&f, &u, 4); return f; }
-static inline uint32_t float_to_bits(float f) { uint32_t u; std::memcpy(&u, &f, 4); return u; }
+static inline float bits_to_float(uint32_t u) {
+  float f;
+  std::memcpy(&f, &u, 4);
+  return f;
+}
+static inline uint32_t float_to_bits(float f) {
+  uint32_t u;
+  std::memcpy(&u, &f, 4);
+  return u;
+}
 
 static inline float bf16_to_float(uint16_t h) { return bits_to_float(static_cast<uint32_t>(h) << 16); }
 
@@ -26,7 +34,8 @@ static inline uint16_t float_to_half(float f) {
   const uint32_t a = u & 0x7fffffffu;
   if (a > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u | ((a >> 13) & 0x3ffu));
   if (a >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);  // 65520 and up round to infinity
-  if (a < 0x38800000u) {  // below 2^-14: the result is subnormal; adding 0.5 aligns its last bit with the float's
+  if (a <
+      0x38800000u) {  // below 2^-14: the result is subnormal; adding 0.5 aligns its last bit with the float's
     const float shifted = bits_to_float(a) + 0.5f;
     return static_cast<uint16_t>(sign | (float_to_bits(shifted) - 0x3f000000u));
   }

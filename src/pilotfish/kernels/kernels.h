@@ -4,7 +4,8 @@
 
 namespace pilotfish {
 
-// A partial attention result of one query: largest score, sum of exp(score - largest), then the weighted values.
+// A partial attention result of one query: largest score, sum of exp(score - largest), then the weighted
+// values.
 constexpr int kPartialHeader = 2;
 constexpr int kPage = 64;  // positions of a KV page, keys of an attention block
 
@@ -28,8 +29,8 @@ struct Kernels {
   void (*scale)(float* x, float factor, int n);
   void (*to_half)(const float* x, uint16_t* y, int n);
 
-  // One block of 64 keys from fresh state for `queries` queries: partial[q * stride] gets header and head values.
-  // keys: [head][64], values: [64][head]; bit j of masks[q] says whether query q sees key j.
+  // One block of 64 keys from fresh state for `queries` queries: partial[q * stride] gets header and head
+  // values. keys: [head][64], values: [64][head]; bit j of masks[q] says whether query q sees key j.
   void (*attend)(const float* const* q, const uint64_t* masks, int queries, int head, const uint16_t* keys,
                  const uint16_t* values, float* partial, size_t stride);
   // Merges `part` into `total` (ascending blocks); an empty side leaves the other.

@@ -1,4 +1,5 @@
-// 16 virtual lanes on whatever vectors the instruction set has: the same additions in the same order everywhere.
+// 16 virtual lanes on whatever vectors the instruction set has: the same additions in the same order
+// everywhere.
 #pragma once
 #include <initializer_list>
 
@@ -11,20 +12,32 @@ constexpr int kParts = 16 / V::W;
 struct Lanes {
   V::F v[kParts];
 
-  static Lanes set(float x) { Lanes r; for (auto& f : r.v) f = V::set(x); return r; }
-  static Lanes load(const float* p) { Lanes r; for (int i = 0; i < kParts; i++) r.v[i] = V::load(p + i * V::W); return r; }
+  static Lanes set(float x) {
+    Lanes r;
+    for (auto& f : r.v) f = V::set(x);
+    return r;
+  }
+  static Lanes load(const float* p) {
+    Lanes r;
+    for (int i = 0; i < kParts; i++) r.v[i] = V::load(p + i * V::W);
+    return r;
+  }
   static Lanes load_half(const uint16_t* p) {
     Lanes r;
     for (int i = 0; i < kParts; i++) r.v[i] = V::load_half(p + i * V::W);
     return r;
   }
-  void store(float* p) const { for (int i = 0; i < kParts; i++) V::store(p + i * V::W, v[i]); }
-  void store_half(uint16_t* p) const { for (int i = 0; i < kParts; i++) V::store_half(p + i * V::W, v[i]); }
+  void store(float* p) const {
+    for (int i = 0; i < kParts; i++) V::store(p + i * V::W, v[i]);
+  }
+  void store_half(uint16_t* p) const {
+    for (int i = 0; i < kParts; i++) V::store_half(p + i * V::W, v[i]);
+  }
 };
 
-#define PILOTFISH_LANES(op, ...)                                    \
-  Lanes r;                                                          \
-  for (int i = 0; i < kParts; i++) r.v[i] = V::op(__VA_ARGS__);     \
+#define PILOTFISH_LANES(op, ...)                                \
+  Lanes r;                                                      \
+  for (int i = 0; i < kParts; i++) r.v[i] = V::op(__VA_ARGS__); \
   return r
 inline Lanes add(const Lanes& a, const Lanes& b) { PILOTFISH_LANES(add, a.v[i], b.v[i]); }
 inline Lanes sub(const Lanes& a, const Lanes& b) { PILOTFISH_LANES(sub, a.v[i], b.v[i]); }
@@ -33,7 +46,9 @@ inline Lanes div(const Lanes& a, const Lanes& b) { PILOTFISH_LANES(div, a.v[i], 
 inline Lanes max(const Lanes& a, const Lanes& b) { PILOTFISH_LANES(max, a.v[i], b.v[i]); }
 inline Lanes min(const Lanes& a, const Lanes& b) { PILOTFISH_LANES(min, a.v[i], b.v[i]); }
 inline Lanes abs(const Lanes& a) { PILOTFISH_LANES(abs, a.v[i]); }
-inline Lanes fma(const Lanes& a, const Lanes& b, const Lanes& c) { PILOTFISH_LANES(fma, a.v[i], b.v[i], c.v[i]); }
+inline Lanes fma(const Lanes& a, const Lanes& b, const Lanes& c) {
+  PILOTFISH_LANES(fma, a.v[i], b.v[i], c.v[i]);
+}
 inline Lanes fma(const Lanes& a, float b, const Lanes& c) {
   const V::F f = V::set(b);
   PILOTFISH_LANES(fma, a.v[i], f, c.v[i]);

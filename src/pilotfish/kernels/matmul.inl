@@ -11,7 +11,8 @@ using pilotfish::kBlock;
 using pilotfish::kRows;
 
 // Codes of vector j from planes of nibbles: low nibbles are even vectors, high ones odd.
-template <class Format, class Packed> inline void unpack_nibbles(const uint8_t* q, V::U x[8], const Packed&) {
+template <class Format, class Packed>
+inline void unpack_nibbles(const uint8_t* q, V::U x[8], const Packed&) {
   for (int p = 0; p < 4; p++) {
     const V::U both = V::bytes(q + 64 * p);
     x[2 * p] = V::mask<15>(both);
@@ -30,7 +31,8 @@ inline void add_fifth_bits(const uint8_t* h, V::U x[8]) {
   x[6] = V::either(x[6], V::mask<16>(V::right<2>(bits)));
   x[7] = V::either(x[7], V::mask<16>(V::right<3>(bits)));
 }
-// Bits five and six: two vectors, bits 2 i and 2 i + 1 of the first belong to vector i, of the second to i + 4.
+// Bits five and six: two vectors, bits 2 i and 2 i + 1 of the first belong to vector i, of the second to i
+// + 4.
 inline void add_top_bits(const uint8_t* h, V::U x[8]) {
   for (int half = 0; half < 2; half++) {
     const V::U bits = V::bytes(h + 64 * half);
@@ -47,14 +49,18 @@ struct FormatQ4_0 {
   using Packed = pilotfish::PackedQ4_0;
   static constexpr int kSubs = 1, kMax = 15, kOffset = 8;
   static constexpr bool kMinimum = false, kScaled = false;
-  static void unpack(const Packed& b, int, int row, V::U x[8]) { unpack_nibbles<FormatQ4_0>(b.q + 4 * row, x, b); }
+  static void unpack(const Packed& b, int, int row, V::U x[8]) {
+    unpack_nibbles<FormatQ4_0>(b.q + 4 * row, x, b);
+  }
   static V::F scale(const Packed& b, int, int row) { return V::load_half(b.d + row); }
 };
 struct FormatQ4_1 {
   using Packed = pilotfish::PackedQ4_1;
   static constexpr int kSubs = 1, kMax = 15, kOffset = 0;
   static constexpr bool kMinimum = true, kScaled = false;
-  static void unpack(const Packed& b, int, int row, V::U x[8]) { unpack_nibbles<FormatQ4_1>(b.q + 4 * row, x, b); }
+  static void unpack(const Packed& b, int, int row, V::U x[8]) {
+    unpack_nibbles<FormatQ4_1>(b.q + 4 * row, x, b);
+  }
   static V::F scale(const Packed& b, int, int row) { return V::load_half(b.d + row); }
   static V::F minimum(const Packed& b, int, int row) { return V::load_half(b.m + row); }
 };
@@ -77,7 +83,8 @@ struct FormatQ8_0 {
   }
   static V::F scale(const Packed& b, int, int row) { return V::load_half(b.d + row); }
 };
-template <class P, bool kFifth> struct FormatK {  // Q4_K and Q5_K
+template <class P, bool kFifth>
+struct FormatK {  // Q4_K and Q5_K
   using Packed = P;
   static constexpr int kSubs = 8, kMax = kFifth ? 31 : 15, kOffset = 0;
   static constexpr bool kMinimum = true, kScaled = false;
@@ -126,8 +133,8 @@ void tile(const uint8_t* group, int columns, const uint8_t* act, size_t stride, 
         const auto each = [&](auto dot) {
 #pragma GCC unroll 16
           for (int t = 0; t < N; t++) {
-            const auto* a = reinterpret_cast<const ActBlock*>(reinterpret_cast<const uint8_t*>(token0 + b + sub) +
-                                                              t * stride);
+            const auto* a = reinterpret_cast<const ActBlock*>(
+                reinterpret_cast<const uint8_t*>(token0 + b + sub) + t * stride);
             acc[part][t] = V::fma(V::mul(dot(*a), V::set(a->d)), scale, acc[part][t]);
             if constexpr (Format::kMinimum)
               acc[part][t] = V::fma(Format::minimum(*block, sub, row), V::set(a->ds), acc[part][t]);
@@ -137,7 +144,9 @@ void tile(const uint8_t* group, int columns, const uint8_t* act, size_t stride, 
           const V::Scales scales = Format::scales(*block, sub, row);
           each([&](const ActBlock& a) { return V::dot_scaled(x, a.q, a.s16, scales); });
         } else {
-          each([&](const ActBlock& a) { return V::to_float(V::dot<Format::kMax, Format::kOffset>(x, a.q, a.sum)); });
+          each([&](const ActBlock& a) {
+            return V::to_float(V::dot<Format::kMax, Format::kOffset>(x, a.q, a.sum));
+          });
         }
       }
     }
@@ -164,7 +173,8 @@ void tile_of_floats(const uint8_t* group, int columns, const uint8_t* act, size_
   for (int t = 0; t < N; t++) add(acc[0][t], acc[1][t]).store(out + 16 * t);
 }
 
-template <class Format> void dequantize_group(const uint8_t* group, int sub_block, float* columns) {
+template <class Format>
+void dequantize_group(const uint8_t* group, int sub_block, float* columns) {
   const auto& block = reinterpret_cast<const typename Format::Packed*>(group)[sub_block / Format::kSubs];
   const int sub = sub_block % Format::kSubs;
   for (int row = 0; row < kRows; row += V::W) {
@@ -185,18 +195,21 @@ template <class Format> void dequantize_group(const uint8_t* group, int sub_bloc
       for (int i = 0; i < V::W; i++)
         for (int c = 0; c < 4; c++)
           columns[(4 * j + c) * kRows + row + i] =
-              (j < 4 ? scale[i] : scale2[i]) * static_cast<float>(codes[4 * i + c] - Format::kOffset) + minimum[i];
+              (j < 4 ? scale[i] : scale2[i]) * static_cast<float>(codes[4 * i + c] - Format::kOffset) +
+              minimum[i];
     }
   }
 }
 
 using Tile = pilotfish::Kernels::Tile;
 
-template <class Format, int N = V::kMaxTokens> void fill(Tile* tiles) {
+template <class Format, int N = V::kMaxTokens>
+void fill(Tile* tiles) {
   tiles[N] = tile<Format, N>;
   if constexpr (N > 1) fill<Format, N - 1>(tiles);
 }
-template <class Element, V::F (*kLoad)(const Element*), int N = V::kMaxTokens> void fill_floats(Tile* tiles) {
+template <class Element, V::F (*kLoad)(const Element*), int N = V::kMaxTokens>
+void fill_floats(Tile* tiles) {
   tiles[N] = tile_of_floats<Element, kLoad, N>;
   if constexpr (N > 1) fill_floats<Element, kLoad, N - 1>(tiles);
 }
@@ -207,14 +220,29 @@ void tile_float(pilotfish::Type type, const uint8_t* group, int columns, const f
   float w[kBlock * kRows];
   for (int b = 0; b < columns / kBlock; b++) {
     switch (type) {
-      case Type::Q4_0: dequantize_group<FormatQ4_0>(group, b, w); break;
-      case Type::Q4_1: dequantize_group<FormatQ4_1>(group, b, w); break;
-      case Type::Q5_0: dequantize_group<FormatQ5_0>(group, b, w); break;
-      case Type::Q8_0: dequantize_group<FormatQ8_0>(group, b, w); break;
-      case Type::Q4_K: dequantize_group<FormatQ4_K>(group, b, w); break;
-      case Type::Q5_K: dequantize_group<FormatQ5_K>(group, b, w); break;
-      case Type::Q6_K: dequantize_group<FormatQ6_K>(group, b, w); break;
-      default: return;
+      case Type::Q4_0:
+        dequantize_group<FormatQ4_0>(group, b, w);
+        break;
+      case Type::Q4_1:
+        dequantize_group<FormatQ4_1>(group, b, w);
+        break;
+      case Type::Q5_0:
+        dequantize_group<FormatQ5_0>(group, b, w);
+        break;
+      case Type::Q8_0:
+        dequantize_group<FormatQ8_0>(group, b, w);
+        break;
+      case Type::Q4_K:
+        dequantize_group<FormatQ4_K>(group, b, w);
+        break;
+      case Type::Q5_K:
+        dequantize_group<FormatQ5_K>(group, b, w);
+        break;
+      case Type::Q6_K:
+        dequantize_group<FormatQ6_K>(group, b, w);
+        break;
+      default:
+        return;
     }
     for (int k = 0; k < kBlock; k++) acc = fma(Lanes::load(w + k * kRows), act[b * kBlock + k], acc);
   }

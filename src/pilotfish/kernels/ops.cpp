@@ -10,13 +10,15 @@ namespace pilotfish {
 namespace {
 
 // Calls work(i) for units 0..count-1 that this thread gets.
-template <class Work> void each(std::atomic<int64_t>& next, int64_t count, const Work& work) {
+template <class Work>
+void each(std::atomic<int64_t>& next, int64_t count, const Work& work) {
   for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) work(i);
 }
 
-// One group of 16 rows times `tokens` tokens (at most a tile) from activation row `first` on: out[t * 16 + r].
-void multiply(const Program& p, const Weight& w, int64_t group, const Program::Activations& act, int first, int tokens,
-              float* out) {
+// One group of 16 rows times `tokens` tokens (at most a tile) from activation row `first` on: out[t * 16 +
+// r].
+void multiply(const Program& p, const Weight& w, int64_t group, const Program::Activations& act, int first,
+              int tokens, float* out) {
   size_t stride;
   const uint8_t* a = act.row(w.type, first, p.float_activations, &stride);
   const int columns = static_cast<int>(w.columns);
@@ -25,10 +27,13 @@ void multiply(const Program& p, const Weight& w, int64_t group, const Program::A
     return;
   }
   for (int t = 0; t < tokens; t++)
-    p.kernels.tile_float(w.type, w.group(group), columns, reinterpret_cast<const float*>(a + t * stride), out + 16 * t);
+    p.kernels.tile_float(w.type, w.group(group), columns, reinterpret_cast<const float*>(a + t * stride),
+                         out + 16 * t);
 }
 
-int rows_of(const Pass& pass, bool wanted) { return wanted ? static_cast<int>(pass.wanted.size()) : pass.rows; }
+int rows_of(const Pass& pass, bool wanted) {
+  return wanted ? static_cast<int>(pass.wanted.size()) : pass.rows;
+}
 
 // The keys of `page` that a row sees, as bits.
 uint64_t visible(const Pass& pass, const Segment& s, int row, int page) {
@@ -53,7 +58,8 @@ void RopeOp::run(Program& p, const Pass& pass, int, std::atomic<int64_t>& next) 
 }
 
 void EmbedOp::run(Program& p, const Pass& pass, int, std::atomic<int64_t>& next) {
-  each(next, pass.rows, [&](int64_t r) { table->gather(pass.tokens[r], p.buffers[out].row(static_cast<int>(r))); });
+  each(next, pass.rows,
+       [&](int64_t r) { table->gather(pass.tokens[r], p.buffers[out].row(static_cast<int>(r))); });
 }
 
 void NormOp::run(Program& p, const Pass& pass, int, std::atomic<int64_t>& next) {
@@ -106,8 +112,10 @@ void GatedOp::run(Program& p, const Pass& pass, int, std::atomic<int64_t>& next)
   each(next, gate->rows / kBlock, [&](int64_t unit) {  // 32 outputs: one block of the next activations
     for (int first = 0; first < pass.rows; first += most) {
       const int tokens = std::min(most, pass.rows - first);
-      for (int half = 0; half < 2; half++) multiply(p, *gate, 2 * unit + half, p.acts[in], first, tokens, g[half]);
-      for (int half = 0; half < 2; half++) multiply(p, *up, 2 * unit + half, p.acts[in], first, tokens, u[half]);
+      for (int half = 0; half < 2; half++)
+        multiply(p, *gate, 2 * unit + half, p.acts[in], first, tokens, g[half]);
+      for (int half = 0; half < 2; half++)
+        multiply(p, *up, 2 * unit + half, p.acts[in], first, tokens, u[half]);
       for (int t = 0; t < tokens; t++) {
         float y[kBlock];
         for (int half = 0; half < 2; half++)
@@ -144,7 +152,8 @@ void AttendOp::run(Program& p, const Pass& pass, int, std::atomic<int64_t>& next
   const Pages& pages = *p.pages;
   const AttentionPlan& plan = p.plan;
   const int head = pages.head(), kv_heads = pages.kv_heads(), group = heads / kv_heads;
-  const size_t between = static_cast<size_t>(plan.kept()) * plan.stride;  // floats between two queries' results
+  const size_t between =
+      static_cast<size_t>(plan.kept()) * plan.stride;  // floats between two queries' results
   std::vector<float> fresh(static_cast<size_t>(std::max(kQueriesPerTile, group)) * plan.stride);
   std::vector<const float*> queries(fresh.size() / plan.stride);
   std::vector<uint64_t> masks(queries.size());
@@ -187,7 +196,8 @@ void AttendOp::run(Program& p, const Pass& pass, int, std::atomic<int64_t>& next
     for (int i = 0; i < tile.rows * group; i++) result(tile, kv_head, i)[1] = 0.0f;
     for (int page = 0; page < pages_seen; page++) {
       const int n = one_page(tile, kv_head, page);
-      for (int i = 0; i < n; i++) p.kernels.merge(result(tile, kv_head, i), fresh.data() + i * plan.stride, head);
+      for (int i = 0; i < n; i++)
+        p.kernels.merge(result(tile, kv_head, i), fresh.data() + i * plan.stride, head);
     }
   });
 }
@@ -200,7 +210,8 @@ void MergeOp::run(Program& p, const Pass& pass, int, std::atomic<int64_t>& next)
     for (int page = 1; page < kept; page++)
       p.kernels.merge(total, total + static_cast<size_t>(page) * p.plan.stride, head);
     p.kernels.finish(total, head, y.data());
-    p.acts[out].store(p.kernels, static_cast<int>(i / heads), static_cast<int>(i % heads) * head, y.data(), head);
+    p.acts[out].store(p.kernels, static_cast<int>(i / heads), static_cast<int>(i % heads) * head, y.data(),
+                      head);
   });
 }
 

@@ -1,4 +1,5 @@
-// The ops of a program. Threads take work units from `next` until none are left; which thread takes one never matters.
+// The ops of a program. Threads take work units from `next` until none are left; which thread takes one never
+// matters.
 #pragma once
 #include "program.h"
 
@@ -44,8 +45,8 @@ struct CacheOp : Program::Op {
   float scale;
 };
 
-// Blocks of attention for tiles of queries, as planned: results by page for MergeOp, or merged at once. Both ways blocks
-// are merged in ascending order, so the bits are the same.
+// Blocks of attention for tiles of queries, as planned: results by page for MergeOp, or merged at once. Both
+// ways blocks are merged in ascending order, so the bits are the same.
 struct AttendOp : Program::Op {
   AttendOp(int qkv, int heads, int layer) : qkv(qkv), heads(heads), layer(layer) {}
   void run(Program&, const Pass&, int, std::atomic<int64_t>&) override;

@@ -23,7 +23,7 @@ void relax() {
 #endif
 }
 
-constexpr int kSpins = 2000;                                // tens of microseconds
+constexpr int kSpins = 2000;                              // tens of microseconds
 constexpr auto kAwake = std::chrono::microseconds(1000);  // how long a worker looks out for the next pass
 
 // The floating-point modes that the numeric rules ask for, for the time of a scope.
@@ -56,7 +56,8 @@ class Pool {
     argument_ = argument;
     threads_ = threads;
     if (threads > 1) {
-      working_.store(workers_, std::memory_order_relaxed);  // idle ones report too: none may oversleep a generation
+      working_.store(workers_,
+                     std::memory_order_relaxed);  // idle ones report too: none may oversleep a generation
       generation_.fetch_add(1, std::memory_order_seq_cst);
       if (asleep_.load(std::memory_order_seq_cst) > 0) {
         const std::lock_guard<std::mutex> lock(sleep_);
@@ -67,7 +68,8 @@ class Pool {
       const FloatMode mode;
       body(argument, 0);
     }
-    for (int spin = 0; working_.load(std::memory_order_acquire) > 0; spin++) spin < kSpins ? relax() : (void)sched_yield();
+    for (int spin = 0; working_.load(std::memory_order_acquire) > 0; spin++)
+      spin < kSpins ? relax() : (void)sched_yield();
   }
 
  private:
@@ -119,7 +121,8 @@ std::atomic<Pool*> pool{nullptr};
 Pool& the_pool() {
   static std::once_flag once;
   std::call_once(once, [] {
-    // Threads don't survive a fork: the child forgets the pool (its memory stays) and makes another when it needs one.
+    // Threads don't survive a fork: the child forgets the pool (its memory stays) and makes another when it
+    // needs one.
     pthread_atfork(nullptr, nullptr, [] { pool.store(nullptr, std::memory_order_relaxed); });
   });
   Pool* existing = pool.load(std::memory_order_acquire);
@@ -145,6 +148,8 @@ void Barrier::wait() {
     spin < kSpins ? relax() : (void)sched_yield();
 }
 
-void run_on_threads(int threads, void (*body)(void*, int), void* argument) { the_pool().run(threads, body, argument); }
+void run_on_threads(int threads, void (*body)(void*, int), void* argument) {
+  the_pool().run(threads, body, argument);
+}
 
 }  // namespace pilotfish

@@ -58,7 +58,8 @@ int Program::rope_table(double base, int dimensions) {
   return static_cast<int>(ropes.size()) - 1;
 }
 void Program::embed(std::shared_ptr<Weight> table, int out) {
-  if (table->columns != buffers.at(out).width) throw std::invalid_argument("embedding width differs from the buffer's");
+  if (table->columns != buffers.at(out).width)
+    throw std::invalid_argument("embedding width differs from the buffer's");
   ops_.push_back(std::make_unique<EmbedOp>(std::move(table), out));
 }
 void Program::norm(int in, std::vector<float> weight, float eps, int out, bool wanted_only) {
@@ -78,7 +79,8 @@ void Program::linear(int in, std::vector<Part> parts, int out, bool add, bool wa
 }
 void Program::rope_and_cache(int qkv, int heads, int layer, int table, float query_scale) {
   if (buffers.at(qkv).width != (heads + 2 * pages->kv_heads()) * pages->head() || layer >= pages->layers() ||
-      ropes.at(table).half * 2 > pages->head() || ropes[table].half % 16 != 0 || heads % pages->kv_heads() != 0)
+      ropes.at(table).half * 2 > pages->head() || ropes[table].half % 16 != 0 ||
+      heads % pages->kv_heads() != 0)
     throw std::invalid_argument("attention shapes don't fit the cache");
   ops_.push_back(std::make_unique<CacheOp>(qkv, heads, layer, table, query_scale));
 }
@@ -104,7 +106,8 @@ void Program::reserve(const Pass& pass) {
     if (buffers[i].data.size() < n * buffers[i].width) buffers[i].data.resize(n * buffers[i].width);
   }
   for (auto& a : acts) {
-    if (a.quantized && a.blocks.size() < rows * (a.width / kBlock)) a.blocks.resize(rows * (a.width / kBlock));
+    if (a.quantized && a.blocks.size() < rows * (a.width / kBlock))
+      a.blocks.resize(rows * (a.width / kBlock));
     if (a.floats && a.values.size() < rows * a.width) a.values.resize(rows * a.width);
   }
   for (auto& r : ropes)
@@ -142,9 +145,11 @@ bool Program::run(Pass& pass) {
   auto body = [&](int thread) {
     for (size_t i = 0; i < ops_.size(); i++) {
       ops_[i]->run(*this, pass, thread, *counters_[i]);
-      if (thread == 0 && cancelled_.load(std::memory_order_relaxed)) stop.store(true, std::memory_order_relaxed);
+      if (thread == 0 && cancelled_.load(std::memory_order_relaxed))
+        stop.store(true, std::memory_order_relaxed);
       barrier.wait();
-      if (stop.load(std::memory_order_relaxed)) return;  // all threads see what thread 0 wrote before the barrier
+      if (stop.load(std::memory_order_relaxed))
+        return;  // all threads see what thread 0 wrote before the barrier
     }
   };
   run_on_threads(pass.threads, body);

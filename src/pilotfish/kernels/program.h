@@ -28,7 +28,9 @@ class Pages {
   int count() const { return static_cast<int>(pages_.size()); }
 
  private:
-  struct Free { void operator()(uint16_t* p) const; };
+  struct Free {
+    void operator()(uint16_t* p) const;
+  };
   uint16_t* at(int page, int layer, int part) const {
     return pages_[page].get() + (static_cast<size_t>(layer) * 2 * kv_heads_ + part) * head_ * kPage;
   }
@@ -43,8 +45,9 @@ struct Segment {
   int base;              // slots that were there before the pass
 };
 
-// What one pass works on. Row i of a segment goes to slot base + i of its sequence. It sees all slots before `base`, and
-// those rows of its own segment whose bit is set in `ancestors` (bit i: the segment's row i; itself included).
+// What one pass works on. Row i of a segment goes to slot base + i of its sequence. It sees all slots before
+// `base`, and those rows of its own segment whose bit is set in `ancestors` (bit i: the segment's row i;
+// itself included).
 struct Pass {
   int rows = 0;
   const int32_t* tokens = nullptr;
@@ -60,11 +63,13 @@ constexpr int kQueriesPerTile = 32;
 
 // How a pass's attention is cut into work: tiles of queries that share each read of the cache.
 struct AttentionPlan {
-  struct Tile { int segment, first_row, rows; };
+  struct Tile {
+    int segment, first_row, rows;
+  };
   std::vector<Tile> tiles;
-  int pages = 0;       // most pages that any segment sees
+  int pages = 0;         // most pages that any segment sees
   bool by_page = false;  // pages of a tile are shared among threads, their results kept apart until merged
-  int stride = 0;      // floats of a partial result
+  int stride = 0;        // floats of a partial result
   int kept() const { return by_page ? pages : 1; }
 };
 
@@ -75,16 +80,21 @@ class Program {
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
-  // Building. Buffers hold a row of `width` floats for each row of a pass; activations hold what matrices read:
-  // quantized rows, or floats where a reader's weights (or the debug path) want them.
+  // Building. Buffers hold a row of `width` floats for each row of a pass; activations hold what matrices
+  // read: quantized rows, or floats where a reader's weights (or the debug path) want them.
   int buffer(int width);
   int activations(int width);
   void embed(std::shared_ptr<Weight> table, int out);
   int rope_table(double base, int dimensions);
   void norm(int in, std::vector<float> weight, float eps, int out, bool wanted_only);
-  struct Part { std::shared_ptr<Weight> weight; std::vector<float> bias; int offset; };
+  struct Part {
+    std::shared_ptr<Weight> weight;
+    std::vector<float> bias;
+    int offset;
+  };
   void linear(int in, std::vector<Part> parts, int out, bool add, bool wanted_only);
-  // `qkv` holds heads * head queries, then keys, then values; rotates, and writes keys and values to the cache.
+  // `qkv` holds heads * head queries, then keys, then values; rotates, and writes keys and values to the
+  // cache.
   void rope_and_cache(int qkv, int heads, int layer, int table, float query_scale);
   void attention(int qkv, int heads, int layer, int out);
   void gated(int in, std::shared_ptr<Weight> gate, std::shared_ptr<Weight> up, int out);  // silu(gate) * up
@@ -103,7 +113,11 @@ class Program {
     virtual ~Op() = default;
     virtual void run(Program& p, const Pass& pass, int thread, std::atomic<int64_t>& next) = 0;
   };
-  struct Buffer { int width; std::vector<float> data; float* row(int r) { return data.data() + static_cast<size_t>(r) * width; } };
+  struct Buffer {
+    int width;
+    std::vector<float> data;
+    float* row(int r) { return data.data() + static_cast<size_t>(r) * width; }
+  };
   struct Activations {
     int width;
     bool quantized = false, floats = false;
@@ -113,7 +127,11 @@ class Program {
     const uint8_t* row(Type type, int r, bool as_float, size_t* stride) const;
     void store(const Kernels& k, int r, int offset, const float* x, int n);  // n floats at column `offset`
   };
-  struct Rope { struct RopeTable* table; int half; std::vector<float> cosine, sine; };
+  struct Rope {
+    struct RopeTable* table;
+    int half;
+    std::vector<float> cosine, sine;
+  };
 
   const Kernels& kernels;
   const bool float_activations;

@@ -32,18 +32,24 @@ static inline void sincos64(double x, double* sine, double* cosine) {
   c = c * q - 1.0 / 2.0;
   c = c * q + 1.0;
   switch (static_cast<int64_t>(n) & 3) {
-    case 0: *sine = s, *cosine = c; return;
-    case 1: *sine = c, *cosine = -s; return;
-    case 2: *sine = -s, *cosine = -c; return;
-    default: *sine = -c, *cosine = s;
+    case 0:
+      *sine = s, *cosine = c;
+      return;
+    case 1:
+      *sine = c, *cosine = -s;
+      return;
+    case 2:
+      *sine = -s, *cosine = -c;
+      return;
+    default:
+      *sine = -c, *cosine = s;
   }
 }
 
 // Angle of pair i at position p is p * base^(-2 i / dimensions) (RoFormer, Su et al. 2021).
 struct RopeTable {
   RopeTable(double base, int dimensions) {
-    for (int i = 0; i < dimensions / 2; i++)
-      frequency.push_back(exp64(-2.0 * i / dimensions * log64(base)));
+    for (int i = 0; i < dimensions / 2; i++) frequency.push_back(exp64(-2.0 * i / dimensions * log64(base)));
   }
   void fill(int32_t position, float* cosine, float* sine) const {
     for (size_t i = 0; i < frequency.size(); i++) {

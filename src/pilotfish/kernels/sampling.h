@@ -9,8 +9,8 @@ namespace pilotfish {
 
 // A logit is NaN or infinite; the message names token and value.
 class NumericsFault : public std::runtime_error {
-  public:
-    using std::runtime_error::runtime_error;
+ public:
+  using std::runtime_error::runtime_error;
 };
 
 // The token that sampling.choose gives. The parameters must have passed Sampling's validation.

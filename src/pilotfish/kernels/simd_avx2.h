@@ -47,10 +47,19 @@ struct V {
   }
 
   static U bytes(const uint8_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
-  template <int B> static U mask(U x) { return _mm256_and_si256(x, _mm256_set1_epi8(static_cast<char>(B))); }
+  template <int B>
+  static U mask(U x) {
+    return _mm256_and_si256(x, _mm256_set1_epi8(static_cast<char>(B)));
+  }
   static U either(U a, U b) { return _mm256_or_si256(a, b); }
-  template <int S> static U left(U x) { return S == 0 ? x : _mm256_slli_epi16(x, S); }
-  template <int S> static U right(U x) { return S == 0 ? x : _mm256_srli_epi16(x, S); }
+  template <int S>
+  static U left(U x) {
+    return S == 0 ? x : _mm256_slli_epi16(x, S);
+  }
+  template <int S>
+  static U right(U x) {
+    return S == 0 ? x : _mm256_srli_epi16(x, S);
+  }
 
   static I broadcast4(const int8_t* a) {
     int32_t word;
@@ -59,7 +68,8 @@ struct V {
   }
 
   // sum of (x - Offset) a over 32 columns, exact; codes x lie in 0..Max
-  template <int Max, int Offset> static I dot(const U x[8], const int8_t* a, int32_t sum) {
+  template <int Max, int Offset>
+  static I dot(const U x[8], const int8_t* a, int32_t sum) {
     if constexpr (Max > 127) {  // the codes are int8 + 128
       static_assert(Offset == 128);
       I total = _mm256_setzero_si256();
@@ -72,7 +82,9 @@ struct V {
       }
       return total;
     } else {
-      constexpr int chain = 32767 / (Max * 254) >= 8 ? 8 : 32767 / (Max * 254) >= 4 ? 4 : 2;  // int16 holds so many
+      constexpr int chain = 32767 / (Max * 254) >= 8   ? 8
+                            : 32767 / (Max * 254) >= 4 ? 4
+                                                       : 2;  // int16 holds so many
       static_assert(Max * 254 * chain <= 32767);
       const I ones = _mm256_set1_epi16(1);
       I total = _mm256_set1_epi32(-Offset * sum);
@@ -89,7 +101,9 @@ struct V {
   }
 
   // Two scales a sub-block, one for each 16 columns, as int16 pairs.
-  struct Scales { I first, second, both; };
+  struct Scales {
+    I first, second, both;
+  };
   static Scales scales(const int8_t* first, const int8_t* second) {
     const I a = _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(first)));
     const I b = _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(second)));

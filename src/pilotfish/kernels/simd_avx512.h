@@ -48,10 +48,19 @@ struct V {
   }
 
   static U bytes(const uint8_t* p) { return _mm512_loadu_si512(p); }
-  template <int B> static U mask(U x) { return _mm512_and_si512(x, _mm512_set1_epi8(static_cast<char>(B))); }
+  template <int B>
+  static U mask(U x) {
+    return _mm512_and_si512(x, _mm512_set1_epi8(static_cast<char>(B)));
+  }
   static U either(U a, U b) { return _mm512_or_si512(a, b); }
-  template <int S> static U left(U x) { return S == 0 ? x : _mm512_slli_epi16(x, S); }
-  template <int S> static U right(U x) { return S == 0 ? x : _mm512_srli_epi16(x, S); }
+  template <int S>
+  static U left(U x) {
+    return S == 0 ? x : _mm512_slli_epi16(x, S);
+  }
+  template <int S>
+  static U right(U x) {
+    return S == 0 ? x : _mm512_srli_epi16(x, S);
+  }
 
   static I broadcast4(const int8_t* a) {
     int32_t word;
@@ -59,7 +68,8 @@ struct V {
     return _mm512_set1_epi32(word);
   }
 
-  template <int Max, int Offset> static I dot(const U x[8], const int8_t* a, int32_t sum) {
+  template <int Max, int Offset>
+  static I dot(const U x[8], const int8_t* a, int32_t sum) {
     static_assert(Max <= 255);
     I total = _mm512_set1_epi32(-Offset * sum);
 #pragma GCC unroll 8
@@ -67,7 +77,9 @@ struct V {
     return total;
   }
 
-  struct Scales { F first, second; };
+  struct Scales {
+    F first, second;
+  };
   static Scales scales(const int8_t* first, const int8_t* second) {
     const __m128i a = _mm_loadu_si128(reinterpret_cast<const __m128i*>(first));
     const __m128i b = _mm_loadu_si128(reinterpret_cast<const __m128i*>(second));

@@ -31,15 +31,20 @@ uint8_t* Arena::take(size_t bytes) {
 }
 
 Weight::Weight(std::shared_ptr<Arena> a, Type t, int64_t r, int64_t c)
-    : arena(std::move(a)), type(t), rows(r), columns(c),
-      group_bytes(packed_bytes(t, kRows, c)), data(arena->take(packed_bytes(t, r, c))) {}
+    : arena(std::move(a)),
+      type(t),
+      rows(r),
+      columns(c),
+      group_bytes(packed_bytes(t, kRows, c)),
+      data(arena->take(packed_bytes(t, r, c))) {}
 
 namespace {
 
 // Sub-block `sub` of one row's block in the file: its 32 codes as unsigned bytes.
 void file_codes(Type type, const uint8_t* block, int sub, uint8_t codes[32]) {
   switch (type) {
-    case Type::Q4_0: case Type::Q4_1: {
+    case Type::Q4_0:
+    case Type::Q4_1: {
       const uint8_t* q = block + (type == Type::Q4_0 ? 2 : 4);
       for (int i = 0; i < 16; i++) codes[i] = q[i] & 15, codes[i + 16] = q[i] >> 4;
       return;
@@ -57,11 +62,13 @@ void file_codes(Type type, const uint8_t* block, int sub, uint8_t codes[32]) {
     case Type::Q8_0:
       for (int i = 0; i < 32; i++) codes[i] = block[2 + i] ^ 0x80;
       return;
-    case Type::Q4_K: case Type::Q5_K: {  // 64 columns share 32 bytes: low nibbles the first 32, high the next
+    case Type::Q4_K:
+    case Type::Q5_K: {  // 64 columns share 32 bytes: low nibbles the first 32, high the next
       const uint8_t* q = block + (type == Type::Q4_K ? 16 : 48) + 32 * (sub / 2);
       for (int i = 0; i < 32; i++) codes[i] = sub & 1 ? q[i] >> 4 : q[i] & 15;
       if (type == Type::Q5_K)
-        for (int i = 0; i < 32; i++) codes[i] = static_cast<uint8_t>(codes[i] | (block[16 + i] >> sub & 1) << 4);
+        for (int i = 0; i < 32; i++)
+          codes[i] = static_cast<uint8_t>(codes[i] | (block[16 + i] >> sub & 1) << 4);
       return;
     }
     case Type::Q6_K: {  // 128 columns: 64 bytes of low bits, 32 bytes of two high bits for four runs of 32
@@ -74,7 +81,8 @@ void file_codes(Type type, const uint8_t* block, int sub, uint8_t codes[32]) {
       }
       return;
     }
-    default: return;
+    default:
+      return;
   }
 }
 
@@ -89,7 +97,11 @@ void six_bit(const uint8_t* s, int sub, uint8_t* scale, uint8_t* minimum) {
   }
 }
 
-uint16_t half_at(const uint8_t* p) { uint16_t h; std::memcpy(&h, p, 2); return h; }
+uint16_t half_at(const uint8_t* p) {
+  uint16_t h;
+  std::memcpy(&h, p, 2);
+  return h;
+}
 
 void put_nibbles(uint8_t* planes, int row, const uint8_t codes[32]) {
   for (int k = 0; k < 32; k++) {
@@ -112,20 +124,25 @@ void put_top_bits(uint8_t* planes, int row, const uint8_t codes[32]) {
   }
 }
 
-template <class Packed> void put_scales_k(Packed& p, const uint8_t* block, int row) {
+template <class Packed>
+void put_scales_k(Packed& p, const uint8_t* block, int row) {
   p.d[row] = half_at(block);
   p.dmin[row] = half_at(block + 2);
   for (int sub = 0; sub < 8; sub++) six_bit(block + 4, sub, &p.sc[sub][row], &p.mn[sub][row]);
 }
 
-// Puts row `row` of a group's block, read at `block` in the file, into the packed block at `to` (zeroed before).
+// Puts row `row` of a group's block, read at `block` in the file, into the packed block at `to` (zeroed
+// before).
 void pack_block(Type type, const uint8_t* block, int row, uint8_t* to) {
   uint8_t codes[32];
   const int subs = type_info(type).columns / 32;
   for (int sub = 0; sub < subs; sub++) {
     file_codes(type, block, sub, codes);
     switch (type) {
-      case Type::Q4_0: case Type::Q4_1: put_nibbles(to, row, codes); break;
+      case Type::Q4_0:
+      case Type::Q4_1:
+        put_nibbles(to, row, codes);
+        break;
       case Type::Q5_0: {
         auto& p = *reinterpret_cast<PackedQ5_0*>(to);
         put_nibbles(p.q, row, codes);
@@ -135,7 +152,9 @@ void pack_block(Type type, const uint8_t* block, int row, uint8_t* to) {
       case Type::Q8_0:
         for (int k = 0; k < 32; k++) to[64 * (k / 4) + 4 * row + k % 4] = codes[k];
         break;
-      case Type::Q4_K: put_nibbles(reinterpret_cast<PackedQ4_K*>(to)->q[sub], row, codes); break;
+      case Type::Q4_K:
+        put_nibbles(reinterpret_cast<PackedQ4_K*>(to)->q[sub], row, codes);
+        break;
       case Type::Q5_K: {
         auto& p = *reinterpret_cast<PackedQ5_K*>(to);
         put_nibbles(p.q[sub], row, codes);
@@ -148,26 +167,38 @@ void pack_block(Type type, const uint8_t* block, int row, uint8_t* to) {
         put_top_bits(p.h[sub], row, codes);
         break;
       }
-      default: break;
+      default:
+        break;
     }
   }
   switch (type) {
-    case Type::Q4_0: reinterpret_cast<PackedQ4_0*>(to)->d[row] = half_at(block); break;
+    case Type::Q4_0:
+      reinterpret_cast<PackedQ4_0*>(to)->d[row] = half_at(block);
+      break;
     case Type::Q4_1:
       reinterpret_cast<PackedQ4_1*>(to)->d[row] = half_at(block);
       reinterpret_cast<PackedQ4_1*>(to)->m[row] = half_at(block + 2);
       break;
-    case Type::Q5_0: reinterpret_cast<PackedQ5_0*>(to)->d[row] = half_at(block); break;
-    case Type::Q8_0: reinterpret_cast<PackedQ8_0*>(to)->d[row] = half_at(block); break;
-    case Type::Q4_K: put_scales_k(*reinterpret_cast<PackedQ4_K*>(to), block, row); break;
-    case Type::Q5_K: put_scales_k(*reinterpret_cast<PackedQ5_K*>(to), block, row); break;
+    case Type::Q5_0:
+      reinterpret_cast<PackedQ5_0*>(to)->d[row] = half_at(block);
+      break;
+    case Type::Q8_0:
+      reinterpret_cast<PackedQ8_0*>(to)->d[row] = half_at(block);
+      break;
+    case Type::Q4_K:
+      put_scales_k(*reinterpret_cast<PackedQ4_K*>(to), block, row);
+      break;
+    case Type::Q5_K:
+      put_scales_k(*reinterpret_cast<PackedQ5_K*>(to), block, row);
+      break;
     case Type::Q6_K: {
       auto& p = *reinterpret_cast<PackedQ6_K*>(to);
       for (int i = 0; i < 16; i++) p.sc[i][row] = static_cast<int8_t>(block[192 + i]);
       p.d[row] = half_at(block + 208);
       break;
     }
-    default: break;
+    default:
+      break;
   }
 }
 
@@ -180,12 +211,19 @@ int fifth_bit(const uint8_t* plane, int row, int k) { return (plane[4 * row + k 
 // One packed block of one row as floats.
 void gather_block(Type type, const uint8_t* from, int row, float* out) {
   switch (type) {
-    case Type::F32: std::memcpy(out, from + 4 * row, 4); return;
-    case Type::F16: *out = half_to_float(half_at(from + 2 * row)); return;
-    case Type::BF16: *out = bf16_to_float(half_at(from + 2 * row)); return;
+    case Type::F32:
+      std::memcpy(out, from + 4 * row, 4);
+      return;
+    case Type::F16:
+      *out = half_to_float(half_at(from + 2 * row));
+      return;
+    case Type::BF16:
+      *out = bf16_to_float(half_at(from + 2 * row));
+      return;
     case Type::Q4_0: {
       const auto& p = *reinterpret_cast<const PackedQ4_0*>(from);
-      for (int k = 0; k < 32; k++) out[k] = half_to_float(p.d[row]) * static_cast<float>(code_at(p.q, row, k) - 8);
+      for (int k = 0; k < 32; k++)
+        out[k] = half_to_float(p.d[row]) * static_cast<float>(code_at(p.q, row, k) - 8);
       return;
     }
     case Type::Q4_1: {
@@ -207,7 +245,8 @@ void gather_block(Type type, const uint8_t* from, int row, float* out) {
       for (int k = 0; k < 32; k++) out[k] = d * static_cast<float>(p.q[64 * (k / 4) + 4 * row + k % 4] - 128);
       return;
     }
-    case Type::Q4_K: case Type::Q5_K: {
+    case Type::Q4_K:
+    case Type::Q5_K: {
       const auto& four = *reinterpret_cast<const PackedQ4_K*>(from);
       const auto& five = *reinterpret_cast<const PackedQ5_K*>(from);
       const bool fifth = type == Type::Q5_K;
@@ -229,7 +268,8 @@ void gather_block(Type type, const uint8_t* from, int row, float* out) {
       for (int k = 0; k < 256; k++) {
         const int sub = k / 32, i = k % 32, j = i / 4;
         const int top = (p.h[sub][64 * (j / 4) + 4 * row + i % 4] >> 2 * (j % 4) & 3) << 4;
-        out[k] = d * static_cast<float>(p.sc[k / 16][row]) * static_cast<float>((code_at(p.q[sub], row, i) | top) - 32);
+        out[k] = d * static_cast<float>(p.sc[k / 16][row]) *
+                 static_cast<float>((code_at(p.q[sub], row, i) | top) - 32);
       }
       return;
     }

@@ -105,7 +105,9 @@ class Builder:
     def rope_table(self, base: float, dimensions: int) -> int:
         """Angles of the pass's positions, for the first `dimensions` of each head."""
         if dimensions % _BLOCK or dimensions > self.attention_shape.head:
-            raise UnsupportedError(f"rope over {dimensions} of {self.attention_shape.head} dimensions is not supported")
+            raise UnsupportedError(
+                f"rope over {dimensions} of {self.attention_shape.head} dimensions is not supported"
+            )
         return self.program.rope_table(base, dimensions)
 
     def norm(self, x: Buffer, weight: str, eps: float, *, wanted_only: bool = False) -> Activations:
@@ -146,7 +148,9 @@ class Builder:
         shape = self.attention_shape
         expected = (shape.heads + 2 * shape.kv_heads) * shape.head
         if qkv.width != expected:
-            raise FormatError(f"queries, keys and values of layer {layer} have {qkv.width} rows, not {expected}")
+            raise FormatError(
+                f"queries, keys and values of layer {layer} have {qkv.width} rows, not {expected}"
+            )
         self.program.rope_and_cache(qkv.index, shape.heads, layer, rope, 1.0 / math.sqrt(shape.head))
         out = self._activations(shape.heads * shape.head)
         self.program.attention(qkv.index, shape.heads, layer, out.index)
@@ -211,7 +215,11 @@ class Builder:
         """Return the packed matrix (rows, columns); row i is the file's row `rows_from[i]`."""
         self._use(name)
         info = self._container.tensors[name]
-        if len(info.shape) != 2 or info.shape[0] != (columns or info.shape[0]) or info.shape[1] != (rows or info.shape[1]):
+        if (
+            len(info.shape) != 2
+            or info.shape[0] != (columns or info.shape[0])
+            or info.shape[1] != (rows or info.shape[1])
+        ):
             raise FormatError(f"the tensor {name} has shape {info.shape}, not ({columns}, {rows or 'any'})")
         if rows_from is not None and len(rows_from) != info.shape[1]:
             raise FormatError(f"the tensor {name} has {info.shape[1]} rows, not {len(rows_from)}")
@@ -230,5 +238,7 @@ class Builder:
         info = self._container.tensors[name]
         dtype = {"F32": np.float32, "F16": np.float16}.get(info.type)
         if info.shape != (length,) or dtype is None:
-            raise FormatError(f"the tensor {name} is {info.type} of shape {info.shape}, not F32 of ({length},)")
+            raise FormatError(
+                f"the tensor {name} is {info.type} of shape {info.shape}, not F32 of ({length},)"
+            )
         return np.frombuffer(self._container.data(name), dtype=dtype).astype(np.float32)

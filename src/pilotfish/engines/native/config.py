@@ -66,5 +66,7 @@ class Config:
         self._read.add(key)
         value = self._values.get(key, default)
         if value is None:
-            raise FormatError(f"the key {self.architecture}.{key} is missing", "the file is not a complete model")
+            raise FormatError(
+                f"the key {self.architecture}.{key} is missing", "the file is not a complete model"
+            )
         return value

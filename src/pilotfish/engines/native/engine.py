@@ -26,8 +26,8 @@ DEFAULT_CONTEXT = 8192
 class NativeEngine:
     """One model in memory.
 
-    A row's bits depend on its sequence's tokens alone: not on how they were split into passes, on other sequences
-    of a pass, or on the number of threads.
+    A row's bits depend on its sequence's tokens alone: not on how they were split into passes, on other
+    sequences of a pass, or on the number of threads.
 
     Attributes
     ----------
@@ -45,7 +45,9 @@ class NativeEngine:
         Bytes that a cached token takes.
     """
 
-    def __init__(self, builder: Builder, metadata: dict[str, Value], *, isa: str, threads: int, context: int) -> None:
+    def __init__(
+        self, builder: Builder, metadata: dict[str, Value], *, isa: str, threads: int, context: int
+    ) -> None:
         """Use `NativeEngine.load`."""
         self.metadata = metadata
         self.family = builder.config.architecture
@@ -171,7 +173,9 @@ class NativeEngine:
             bases = [s.length for s in sequences]
             finished = program.run(
                 tokens,
-                np.concatenate([np.arange(b, b + n, dtype=np.int32) for b, n in zip(bases, lengths, strict=True)]),
+                np.concatenate(
+                    [np.arange(b, b + n, dtype=np.int32) for b, n in zip(bases, lengths, strict=True)]
+                ),
                 np.array(lengths, dtype=np.int32),
                 np.array(bases, dtype=np.int32),
                 np.array(tables_of(sequences, lengths), dtype=np.int32),
@@ -179,12 +183,14 @@ class NativeEngine:
                 None,
                 self.threads,
             )
-            if not finished:
-                raise Cancelled("the pass was cancelled")
         except BaseException:
             for chunk in chunks:
                 self._tables.undo_reserve(chunk.sequence)
             raise
+        if not finished:
+            for chunk in chunks:
+                self._tables.undo_reserve(chunk.sequence)
+            raise Cancelled("the pass was cancelled")
         for sequence, length in zip(sequences, lengths, strict=True):
             sequence.length += length
         return NativeRows(self, self._passes, len(wanted))
@@ -203,7 +209,9 @@ class NativeEngine:
         if self._program is None:
             raise EngineError("the engine was disposed of", "load the model again")
         if pass_number != self._passes:
-            raise EngineError("these rows belong to an earlier pass", "use rows before the engine's next pass")
+            raise EngineError(
+                "these rows belong to an earlier pass", "use rows before the engine's next pass"
+            )
         return self._program
 
     def _check(self, chunks: Sequence[Chunk]) -> list[int]:

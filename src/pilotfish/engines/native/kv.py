@@ -1,7 +1,7 @@
 """Which pages of the KV cache belong to which sequence.
 
-Pages hold 64 positions and are counted: sequences forked from each other share them until one writes. Only numbers
-are kept here; the bytes are in C++ (`_kernels.Pages`).
+Pages hold 64 positions and are counted: sequences forked from each other share them until one writes. Only
+numbers are kept here; the bytes are in C++ (`_kernels.Pages`).
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ class PageTables:
         """Keep the first `length` tokens, and the pages they need."""
         sequence = self[handle]
         if not 0 <= length <= sequence.length:
-            raise EngineError(f"sequence {handle} holds {sequence.length} tokens and can't be cut to {length}")
+            raise EngineError(
+                f"sequence {handle} holds {sequence.length} tokens and can't be cut to {length}"
+            )
         sequence.length = length
         self._keep_pages(sequence, length)
 
@@ -86,7 +88,9 @@ class PageTables:
         try:
             return self._sequences[handle]
         except KeyError:
-            raise EngineError(f"no open sequence {handle}", "it was closed, or belongs to another engine") from None
+            raise EngineError(
+                f"no open sequence {handle}", "it was closed, or belongs to another engine"
+            ) from None
 
     def _add(self, sequence: Cached) -> int:
         self._next += 1

@@ -10,7 +10,7 @@ from pilotfish.engines.native.config import Config
 
 
 def attention_shape(config: Config) -> Attention:
-    """Read heads and layers; the head's size is the width shared among heads unless the file says otherwise."""
+    """Read heads and layers; a head's size is its share of the width unless the file says otherwise."""
     heads = config.integer("attention.head_count", most=1024)
     width = config.integer("embedding_length")
     head = config.integer("attention.key_length", width // heads, most=1024)
@@ -22,8 +22,8 @@ def attention_shape(config: Config) -> Attention:
 def unpermuted(heads: int, head: int) -> NDArray[np.int32]:
     """Return the file's row for each row of an interleaved query or key matrix.
 
-    Files of the llama family hold the pairs that rope rotates side by side (rows 2 i, 2 i + 1); the kernels want
-    the first halves of all pairs, then the second halves.
+    Files of the llama family hold the pairs that rope rotates side by side (rows 2 i, 2 i + 1); the kernels
+    want the first halves of all pairs, then the second halves.
     """
     rows = np.arange(heads * head, dtype=np.int32).reshape(heads, head // 2, 2)
     return np.ascontiguousarray(rows.swapaxes(1, 2)).reshape(-1)
@@ -60,6 +60,8 @@ def build_decoder(m: Builder, *, interleaved: bool, qkv_bias: bool) -> None:
         )
         m.add_linear(x, m.attention(qkv, layer, rope), block + "attn_output.weight")
         h = m.norm(x, block + "ffn_norm.weight", eps)
-        m.add_linear(x, m.gated(h, block + "ffn_gate.weight", block + "ffn_up.weight"), block + "ffn_down.weight")
+        m.add_linear(
+            x, m.gated(h, block + "ffn_gate.weight", block + "ffn_up.weight"), block + "ffn_down.weight"
+        )
     h = m.norm(x, "output_norm.weight", eps, wanted_only=True)
     m.logits(h, "output.weight" if m.has("output.weight") else "token_embd.weight")

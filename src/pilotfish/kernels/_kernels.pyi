@@ -1,0 +1,135 @@
+from collections.abc import Sequence
+from typing import Annotated
+
+import numpy
+from numpy.typing import NDArray
+
+
+def choose(logits: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], temperature: float, top_k: int, top_p: float, min_p: float, seed: int, choice: int, position: int) -> int:
+    """
+    The token that pilotfish.sampling.choose gives; the parameters must be valid.
+    """
+
+def argmax(logits: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> int:
+    """The id with the largest logit, the lowest one on a tie."""
+
+def margin(logits: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> float:
+    """The largest logit minus the second largest."""
+
+def probability(logits: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], token: int) -> float:
+    """softmax(logits)[token] at temperature 1."""
+
+def digest(logits: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> int:
+    """A 64-bit hash of the row's bits."""
+
+def philox4x32(counter: Sequence[int], key: Sequence[int]) -> list[int]:
+    """Philox4x32-10."""
+
+def exp64(x: float) -> float:
+    """exp(max(x, -708)) for x <= 709."""
+
+def log64(x: float) -> float:
+    """log(x) for normal, positive, finite x."""
+
+def isas() -> list[str]:
+    """Instruction sets this machine and build have, best first."""
+
+def multiply(weight: Weight, x: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], isa: str, tile: int, float_activations: bool = False) -> NDArray[numpy.float32]:
+    """
+    x (tokens, columns) times the packed matrix, in tiles of so many tokens: (tokens, rows).
+    """
+
+def quantize(x: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], isa: str) -> tuple[NDArray[numpy.float32], NDArray[numpy.float32]]:
+    """Activation codes and scales of x."""
+
+def rms_norm(x: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], weight: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], eps: float, isa: str) -> NDArray[numpy.float32]:
+    """RMS norm of one row."""
+
+def silu_mul(gate: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], up: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], isa: str) -> NDArray[numpy.float32]:
+    """silu(gate) * up."""
+
+def packed_bytes(type: int, rows: int, columns: int) -> int:
+    """Bytes that a packed matrix takes in an arena."""
+
+class Arena:
+    """One block of memory for packed weights."""
+
+    def __init__(self, bytes: int) -> None: ...
+
+class Weight:
+    """A matrix in the packed layout."""
+
+    def __init__(self, arena: Arena, type: int, rows: int, columns: int) -> None: ...
+
+    def pack(self, file: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], row_map: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, threads: int) -> None:
+        """Pack the file's bytes; row i comes from row row_map[i] of the file."""
+
+    def gather(self, row: int) -> NDArray[numpy.float32]:
+        """One row as floats."""
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def columns(self) -> int: ...
+
+class Pages:
+    """KV pages of 64 positions."""
+
+    def __init__(self, layers: int, kv_heads: int, head: int) -> None: ...
+
+    def allocate(self) -> int:
+        """A new page's number."""
+
+    def copy(self, source: int, target: int) -> None: ...
+
+    @property
+    def page_bytes(self) -> int: ...
+
+    @property
+    def count(self) -> int: ...
+
+class Program:
+    """The ops of a model; see program.h."""
+
+    def __init__(self, isa: str, pages: Pages, float_activations: bool) -> None: ...
+
+    def buffer(self, width: int) -> int: ...
+
+    def activations(self, width: int) -> int: ...
+
+    def embed(self, table: Weight, out: int) -> None: ...
+
+    def rope_table(self, base: float, dimensions: int) -> int: ...
+
+    def norm(self, source: int, weight: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], eps: float, out: int, wanted_only: bool) -> None: ...
+
+    def linear(self, source: int, parts: Sequence[tuple[Weight, Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, int]], out: int, add: bool, wanted_only: bool) -> None: ...
+
+    def rope_and_cache(self, qkv: int, heads: int, layer: int, table: int, query_scale: float) -> None: ...
+
+    def attention(self, qkv: int, heads: int, layer: int, out: int) -> None: ...
+
+    def gated(self, source: int, gate: Weight, up: Weight, out: int) -> None: ...
+
+    def set_logits(self, out: int) -> None: ...
+
+    def run(self, tokens: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], positions: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], lengths: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], bases: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], tables: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], wanted: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], ancestors: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, threads: int) -> bool:
+        """Run a pass; False if it was cancelled."""
+
+    def cancel(self) -> None: ...
+
+    def argmax(self, row: int) -> int: ...
+
+    def margin(self, row: int) -> float: ...
+
+    def choose(self, row: int, temperature: float, top_k: int, top_p: float, min_p: float, seed: int, choice: int, position: int) -> int: ...
+
+    def probability(self, row: int, token: int) -> float: ...
+
+    def digest(self, row: int) -> int: ...
+
+    def logits(self, row: int) -> NDArray[numpy.float32]: ...
+
+    def read(self, buffer: int, row: int) -> NDArray[numpy.float32]:
+        """A row of a buffer after the last pass, for tests and learned drafters."""
