@@ -33,7 +33,7 @@ class Parts:
 
 @dataclass(slots=True)
 class Stats:
-    """Counters of one sequence, or summed over several.
+    """Counters of one sequence.
 
     Attributes
     ----------

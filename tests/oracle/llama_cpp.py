@@ -47,6 +47,7 @@ class _Batch(ctypes.Structure):
 _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
     "llama_backend_init": (None, []),
     "llama_print_system_info": (c_char_p, []),
+    "ggml_version": (c_char_p, []),
     "llama_log_set": (None, [c_void_p, c_void_p]),
     "llama_model_default_params": (_Params, []),
     "llama_context_default_params": (_Params, []),
@@ -92,8 +93,7 @@ class LlamaCpp:
         """Return version and build flags."""
         return {
             "package": f"xllamacpp {xllamacpp.__version__}",
-            "build": c_int32.in_dll(self._library, "LLAMA_BUILD_NUMBER").value,
-            "commit": (c_char_p.in_dll(self._library, "LLAMA_COMMIT").value or b"").decode(),
+            "ggml": self._library.ggml_version().decode(),
             "system_info": self._library.llama_print_system_info().decode().strip(" |"),
             "threads": self._threads,
         }

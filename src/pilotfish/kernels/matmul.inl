@@ -124,20 +124,23 @@ void tile(const uint8_t* group, int columns, const uint8_t* act, size_t stride, 
   const auto* token0 = reinterpret_cast<const ActBlock*>(act);
   for (int b = 0; b < columns / kBlock; b += Format::kSubs, block++) {
     for (int sub = 0; sub < Format::kSubs; sub++) {
-#pragma GCC unroll 4
+#pragma GCC unroll 1
       for (int part = 0; part < kParts; part++) {
         const int row = part * V::W;
         V::U x[8];
         Format::unpack(*block, sub, row, x);
         const V::F scale = Format::scale(*block, sub, row);
+        V::F minimum = V::zero();
+        if constexpr (Format::kMinimum) minimum = Format::minimum(*block, sub, row);
+        const auto* token = reinterpret_cast<const uint8_t*>(token0 + b + sub);
+        // Opaque, or the compiler would broadcast all activations ahead of this loop and spill them.
+        if constexpr (kParts > 1) asm volatile("" : "+r"(token));
         const auto each = [&](auto dot) {
 #pragma GCC unroll 16
           for (int t = 0; t < N; t++) {
-            const auto* a = reinterpret_cast<const ActBlock*>(
-                reinterpret_cast<const uint8_t*>(token0 + b + sub) + t * stride);
+            const auto* a = reinterpret_cast<const ActBlock*>(token + t * stride);
             acc[part][t] = V::fma(V::mul(dot(*a), V::set(a->d)), scale, acc[part][t]);
-            if constexpr (Format::kMinimum)
-              acc[part][t] = V::fma(Format::minimum(*block, sub, row), V::set(a->ds), acc[part][t]);
+            if constexpr (Format::kMinimum) acc[part][t] = V::fma(minimum, V::set(a->ds), acc[part][t]);
           }
         };
         if constexpr (Format::kScaled) {
