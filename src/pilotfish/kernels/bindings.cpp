@@ -158,8 +158,9 @@ bool run(Program& p, const Array<int32_t>& tokens, const Array<int32_t>& positio
   }
   if (row != pass.rows || pass.rows < 1) throw nb::value_error("segments don't add up to the tokens");
   pass.wanted.assign(wanted.data(), wanted.data() + wanted.size());
-  for (const int32_t w : pass.wanted)
-    if (w < 0 || w >= pass.rows) throw nb::value_error("no such row");
+  for (size_t i = 0; i < pass.wanted.size(); i++)
+    if (pass.wanted[i] < (i == 0 ? 0 : pass.wanted[i - 1] + 1) || pass.wanted[i] >= pass.rows)
+      throw nb::value_error("no such row, or rows that don't ascend");
   const nb::gil_scoped_release release;
   return p.run(pass);
 }

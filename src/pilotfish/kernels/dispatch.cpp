@@ -1,5 +1,9 @@
 #include "dispatch.h"
 
+#if defined(PILOTFISH_X86)
+#include <cpuid.h>
+#endif
+
 namespace pilotfish {
 
 #if !defined(PILOTFISH_X86)
@@ -9,12 +13,18 @@ const Kernels* kernels_avx512() { return nullptr; }
 
 namespace {
 
+#if defined(PILOTFISH_X86)
+bool has_f16c() {  // clang's __builtin_cpu_supports doesn't know the name
+  unsigned a, b, c, d;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+#endif
+
 bool runs(const std::string& isa) {
   if (isa == "portable") return true;
 #if defined(PILOTFISH_X86)
   __builtin_cpu_init();
-  const bool avx2 =
-      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
   if (isa == "avx2") return avx2;
   if (isa == "avx512")
     return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

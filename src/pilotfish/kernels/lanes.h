@@ -78,9 +78,10 @@ inline Lanes nearest(const Lanes& x) {
   return sub(add(x, magic), magic);
 }
 
-// exp, relative error about 1e-7; the polynomial is Cephes' expf (Moshier).
+// exp, relative error about 1e-7; the polynomial is Cephes' expf (Moshier). exp of NaN is NaN: max and min
+// give their second argument if one is.
 inline Lanes exp(const Lanes& unbounded) {
-  const Lanes x = min(max(unbounded, Lanes::set(-87.0f)), Lanes::set(88.0f));
+  const Lanes x = min(Lanes::set(88.0f), max(Lanes::set(-87.0f), unbounded));
   const Lanes n = nearest(mul(x, Lanes::set(1.44269504088896341f)));
   Lanes r = fma(n, -0.693359375f, x);
   r = fma(n, 2.12194440e-4f, r);

@@ -62,13 +62,13 @@ void EmbedOp::run(Program& p, const Pass& pass, int, std::atomic<int64_t>& next)
        [&](int64_t r) { table->gather(pass.tokens[r], p.buffers[out].row(static_cast<int>(r))); });
 }
 
-void NormOp::run(Program& p, const Pass& pass, int, std::atomic<int64_t>& next) {
+void NormOp::run(Program& p, const Pass& pass, int thread, std::atomic<int64_t>& next) {
   const int width = p.buffers[in].width;
-  std::vector<float> y(width);
+  float* y = p.scratch[thread].floats.data();
   each(next, rows_of(pass, wanted), [&](int64_t i) {
     const int row = wanted ? pass.wanted[i] : static_cast<int>(i);
-    p.kernels.rms_norm(p.buffers[in].row(row), weight.data(), eps, width, y.data());
-    p.acts[out].store(p.kernels, static_cast<int>(i), 0, y.data(), width);
+    p.kernels.rms_norm(p.buffers[in].row(row), weight.data(), eps, width, y);
+    p.acts[out].store(p.kernels, static_cast<int>(i), 0, y, width);
   });
 }
 
@@ -126,10 +126,10 @@ void GatedOp::run(Program& p, const Pass& pass, int, std::atomic<int64_t>& next)
   });
 }
 
-void CacheOp::run(Program& p, const Pass& pass, int, std::atomic<int64_t>& next) {
+void CacheOp::run(Program& p, const Pass& pass, int thread, std::atomic<int64_t>& next) {
   const Pages& pages = *p.pages;
   const int head = pages.head(), kv_heads = pages.kv_heads(), half = p.ropes[table].half;
-  std::vector<uint16_t> halves(head);
+  uint16_t* halves = p.scratch[thread].halves.data();
   each(next, pass.rows, [&](int64_t row) {
     const Segment& s = pass.segments[pass.segment_of[row]];
     const int slot = s.base + static_cast<int>(row) - s.first_row;
@@ -140,7 +140,7 @@ void CacheOp::run(Program& p, const Pass& pass, int, std::atomic<int64_t>& next)
     for (int h = 0; h < heads + kv_heads; h++) p.kernels.rope(x + h * head, cosine, sine, half);
     p.kernels.scale(x, scale, heads * head);
     for (int h = 0; h < kv_heads; h++) {
-      p.kernels.to_half(x + (heads + h) * head, halves.data(), head);
+      p.kernels.to_half(x + (heads + h) * head, halves, head);
       uint16_t* keys = pages.keys(page, layer, h) + at;
       for (int d = 0; d < head; d++) keys[d * kPage] = halves[d];
       p.kernels.to_half(x + (heads + kv_heads + h) * head, pages.values(page, layer, h) + at * head, head);
@@ -148,26 +148,26 @@ void CacheOp::run(Program& p, const Pass& pass, int, std::atomic<int64_t>& next)
   });
 }
 
-void AttendOp::run(Program& p, const Pass& pass, int, std::atomic<int64_t>& next) {
+void AttendOp::run(Program& p, const Pass& pass, int thread, std::atomic<int64_t>& next) {
   const Pages& pages = *p.pages;
   const AttentionPlan& plan = p.plan;
   const int head = pages.head(), kv_heads = pages.kv_heads(), group = heads / kv_heads;
   const size_t between =
       static_cast<size_t>(plan.kept()) * plan.stride;  // floats between two queries' results
-  std::vector<float> fresh(static_cast<size_t>(std::max(kQueriesPerTile, group)) * plan.stride);
-  std::vector<const float*> queries(fresh.size() / plan.stride);
-  std::vector<uint64_t> masks(queries.size());
+  auto& scratch = p.scratch[thread];
+  float* fresh = scratch.floats.data();
 
   const auto one_page = [&](const AttentionPlan::Tile& tile, int kv_head, int page) {
     const Segment& s = pass.segments[tile.segment];
     int n = 0;
     for (int row = tile.first_row; row < tile.first_row + tile.rows; row++)
       for (int h = 0; h < group; h++, n++) {
-        queries[n] = p.buffers[qkv].row(row) + (kv_head * group + h) * head;
-        masks[n] = visible(pass, s, row, page);
+        scratch.queries[n] = p.buffers[qkv].row(row) + (kv_head * group + h) * head;
+        scratch.masks[n] = visible(pass, s, row, page);
       }
-    p.kernels.attend(queries.data(), masks.data(), n, head, pages.keys(s.table[page], layer, kv_head),
-                     pages.values(s.table[page], layer, kv_head), fresh.data(), plan.stride);
+    p.kernels.attend(scratch.queries.data(), scratch.masks.data(), n, head,
+                     pages.keys(s.table[page], layer, kv_head), pages.values(s.table[page], layer, kv_head),
+                     fresh, plan.stride);
     return n;
   };
   const auto result = [&](const AttentionPlan::Tile& tile, int kv_head, int i) {  // of the tile's i-th query
@@ -187,7 +187,7 @@ void AttendOp::run(Program& p, const Pass& pass, int, std::atomic<int64_t>& next
       for (int i = 0; i < n; i++) {
         float* to = result(tile, kv_head, i) + static_cast<size_t>(page) * plan.stride;
         if (page < pages_seen)
-          std::memcpy(to, fresh.data() + i * plan.stride, sizeof(float) * plan.stride);
+          std::memcpy(to, fresh + i * plan.stride, sizeof(float) * plan.stride);
         else
           to[1] = 0.0f;  // saw nothing
       }
@@ -196,22 +196,20 @@ void AttendOp::run(Program& p, const Pass& pass, int, std::atomic<int64_t>& next
     for (int i = 0; i < tile.rows * group; i++) result(tile, kv_head, i)[1] = 0.0f;
     for (int page = 0; page < pages_seen; page++) {
       const int n = one_page(tile, kv_head, page);
-      for (int i = 0; i < n; i++)
-        p.kernels.merge(result(tile, kv_head, i), fresh.data() + i * plan.stride, head);
+      for (int i = 0; i < n; i++) p.kernels.merge(result(tile, kv_head, i), fresh + i * plan.stride, head);
     }
   });
 }
 
-void MergeOp::run(Program& p, const Pass& pass, int, std::atomic<int64_t>& next) {
+void MergeOp::run(Program& p, const Pass& pass, int thread, std::atomic<int64_t>& next) {
   const int head = p.pages->head(), kept = p.plan.kept();
-  std::vector<float> y(head);
+  float* y = p.scratch[thread].floats.data();
   each(next, static_cast<int64_t>(pass.rows) * heads, [&](int64_t i) {
     float* total = p.partials.data() + static_cast<size_t>(i) * kept * p.plan.stride;
     for (int page = 1; page < kept; page++)
       p.kernels.merge(total, total + static_cast<size_t>(page) * p.plan.stride, head);
-    p.kernels.finish(total, head, y.data());
-    p.acts[out].store(p.kernels, static_cast<int>(i / heads), static_cast<int>(i % heads) * head, y.data(),
-                      head);
+    p.kernels.finish(total, head, y);
+    p.acts[out].store(p.kernels, static_cast<int>(i / heads), static_cast<int>(i % heads) * head, y, head);
   });
 }
 

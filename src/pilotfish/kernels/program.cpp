@@ -17,7 +17,8 @@ void Pages::Free::operator()(uint16_t* p) const { std::free(p); }
 int Pages::allocate() {
   void* p = nullptr;
   if (posix_memalign(&p, 4096, page_bytes()) != 0) throw std::bad_alloc();
-  pages_.emplace_back(static_cast<uint16_t*>(p));
+  std::unique_ptr<uint16_t, Free> page(static_cast<uint16_t*>(p));
+  pages_.push_back(std::move(page));
   return count() - 1;
 }
 void Pages::copy(int from, int to) { std::memcpy(pages_[to].get(), pages_[from].get(), page_bytes()); }
@@ -65,6 +66,7 @@ void Program::embed(std::shared_ptr<Weight> table, int out) {
 void Program::norm(int in, std::vector<float> weight, float eps, int out, bool wanted_only) {
   if (static_cast<int>(weight.size()) != buffers.at(in).width || acts.at(out).width != buffers.at(in).width)
     throw std::invalid_argument("norm weight differs from the buffer's width");
+  widest_norm_ = std::max(widest_norm_, buffers[in].width);
   ops_.push_back(std::make_unique<NormOp>(in, std::move(weight), eps, out, wanted_only));
 }
 void Program::linear(int in, std::vector<Part> parts, int out, bool add, bool wanted_only) {
@@ -133,27 +135,40 @@ void Program::plan_attention(const Pass& pass) {
   if (partials.size() < each * plan.kept()) partials.resize(each * plan.kept());
 }
 
+void Program::reserve_scratch(const Pass& pass) {
+  if (scratch.size() < static_cast<size_t>(pass.threads)) scratch.resize(pass.threads);
+  const size_t head = pages->head();
+  const size_t queries = std::max(kQueriesPerTile, heads_ / std::max(1, pages->kv_heads()));
+  const size_t floats = std::max(static_cast<size_t>(widest_norm_), queries * plan.stride);
+  for (auto& s : scratch) {
+    if (s.floats.size() < floats) s.floats.resize(floats);
+    if (s.halves.size() < head) s.halves.resize(head);
+    if (s.queries.size() < queries) s.queries.resize(queries), s.masks.resize(queries);
+  }
+}
+
 bool Program::run(Pass& pass) {
   wanted_rows_ = 0;
   reserve(pass);
   plan_attention(pass);
+  reserve_scratch(pass);
   while (counters_.size() < ops_.size()) counters_.push_back(std::make_unique<std::atomic<int64_t>>(0));
   for (auto& c : counters_) c->store(0, std::memory_order_relaxed);
   cancelled_.store(false, std::memory_order_relaxed);
   Barrier barrier(pass.threads);
-  std::atomic<bool> stop{false};
+  std::atomic<size_t> last{ops_.size()};  // the op to stop behind
   auto body = [&](int thread) {
     for (size_t i = 0; i < ops_.size(); i++) {
       ops_[i]->run(*this, pass, thread, *counters_[i]);
-      if (thread == 0 && cancelled_.load(std::memory_order_relaxed))
-        stop.store(true, std::memory_order_relaxed);
+      if (thread == 0 && cancelled_.load(std::memory_order_relaxed)) last.store(i, std::memory_order_relaxed);
       barrier.wait();
-      if (stop.load(std::memory_order_relaxed))
-        return;  // all threads see what thread 0 wrote before the barrier
+      // All threads see what thread 0 wrote before the barrier. A late one may see what thread 0 has written
+      // behind the next op already, and must meet the others there once more.
+      if (last.load(std::memory_order_relaxed) <= i) return;
     }
   };
   run_on_threads(pass.threads, body);
-  if (stop.load()) return false;
+  if (last.load() < ops_.size()) return false;
   wanted_rows_ = static_cast<int>(pass.wanted.size());
   return true;
 }

@@ -111,6 +111,7 @@ class Program {
 
   struct Op {
     virtual ~Op() = default;
+    // On every thread of the pass; allocates nothing and throws nothing.
     virtual void run(Program& p, const Pass& pass, int thread, std::atomic<int64_t>& next) = 0;
   };
   struct Buffer {
@@ -133,6 +134,15 @@ class Program {
     std::vector<float> cosine, sine;
   };
 
+  // One thread's room for what an op computes on the way. It is taken before the pass: a worker has nobody to
+  // throw to.
+  struct Scratch {
+    std::vector<float> floats;
+    std::vector<uint16_t> halves;
+    std::vector<const float*> queries;
+    std::vector<uint64_t> masks;
+  };
+
   const Kernels& kernels;
   const bool float_activations;
   std::shared_ptr<Pages> pages;
@@ -140,16 +150,19 @@ class Program {
   std::vector<Activations> acts;
   std::vector<Rope> ropes;
   AttentionPlan plan;
-  std::vector<float> partials;  // attention results [row][head][page or 1][stride]
+  std::vector<float> partials;   // attention results [row][head][page or 1][stride]
+  std::vector<Scratch> scratch;  // by thread
 
  private:
   void reserve(const Pass& pass);
   void plan_attention(const Pass& pass);
+  void reserve_scratch(const Pass& pass);
   std::vector<std::unique_ptr<Op>> ops_;
   std::vector<std::unique_ptr<std::atomic<int64_t>>> counters_;
   std::atomic<bool> cancelled_{false};
   int logits_buffer_ = -1;
   int heads_ = 0;
+  int widest_norm_ = 0;
   int wanted_rows_ = 0;
 };
 

@@ -20,6 +20,8 @@ void quantize(const float* x, int n, ActBlock* out) {
     const bool tiny = amax < 1e-30f;  // 127 / amax would overflow; so small a block is zero
     const float inverse = tiny ? 0.0f : 127.0f / amax;
     const Lanes low = Lanes::set(-127.0f), high = Lanes::set(127.0f), factor = Lanes::set(inverse);
+    const Lanes zero = Lanes::set(0.0f);
+    const float fault = sum(fma(first, zero, mul(second, zero)));  // 0, or NaN: max and min may lose a NaN
     float q[kBlock];
     min(max(nearest(mul(first, factor)), low), high).store(q);
     min(max(nearest(mul(second, factor)), low), high).store(q + 16);
@@ -29,7 +31,7 @@ void quantize(const float* x, int n, ActBlock* out) {
       out->q[i] = static_cast<int8_t>(code);
       s[i / 16] += code;
     }
-    out->d = tiny ? 0.0f : amax / 127.0f;
+    out->d = (tiny ? 0.0f : amax / 127.0f) + fault;
     out->s16[0] = static_cast<int16_t>(s[0]);
     out->s16[1] = static_cast<int16_t>(s[1]);
     out->sum = s[0] + s[1];

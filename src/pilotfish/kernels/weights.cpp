@@ -103,24 +103,31 @@ uint16_t half_at(const uint8_t* p) {
   return h;
 }
 
+// The codes of one row go to the same 4 bytes of each vector, so they are moved as words of 4 columns.
+uint32_t word_at(const uint8_t* p) {
+  uint32_t w;
+  std::memcpy(&w, p, 4);
+  return w;
+}
+void put_word(uint8_t* vector, int row, uint32_t word) { std::memcpy(vector + 4 * row, &word, 4); }
+
 void put_nibbles(uint8_t* planes, int row, const uint8_t codes[32]) {
-  for (int k = 0; k < 32; k++) {
-    const int j = k / 4;
-    uint8_t& byte = planes[64 * (j / 2) + 4 * row + k % 4];
-    byte = static_cast<uint8_t>(byte | (codes[k] & 15) << (j & 1 ? 4 : 0));
+  for (int p = 0; p < 4; p++) {
+    const uint32_t even = word_at(codes + 8 * p) & 0x0f0f0f0fu,
+                   odd = word_at(codes + 8 * p + 4) & 0x0f0f0f0fu;
+    put_word(planes + 64 * p, row, even | odd << 4);
   }
 }
 void put_fifth_bits(uint8_t* plane, int row, const uint8_t codes[32]) {
-  for (int k = 0; k < 32; k++) {
-    uint8_t& byte = plane[4 * row + k % 4];
-    byte = static_cast<uint8_t>(byte | (codes[k] >> 4 & 1) << (k / 4));
-  }
+  uint32_t bits = 0;
+  for (int j = 0; j < 8; j++) bits |= (word_at(codes + 4 * j) >> 4 & 0x01010101u) << j;
+  put_word(plane, row, bits);
 }
 void put_top_bits(uint8_t* planes, int row, const uint8_t codes[32]) {
-  for (int k = 0; k < 32; k++) {
-    const int j = k / 4;
-    uint8_t& byte = planes[64 * (j / 4) + 4 * row + k % 4];
-    byte = static_cast<uint8_t>(byte | (codes[k] >> 4 & 3) << 2 * (j % 4));
+  for (int half = 0; half < 2; half++) {
+    uint32_t bits = 0;
+    for (int j = 0; j < 4; j++) bits |= (word_at(codes + 16 * half + 4 * j) >> 4 & 0x03030303u) << 2 * j;
+    put_word(planes + 64 * half, row, bits);
   }
 }
 
@@ -150,7 +157,7 @@ void pack_block(Type type, const uint8_t* block, int row, uint8_t* to) {
         break;
       }
       case Type::Q8_0:
-        for (int k = 0; k < 32; k++) to[64 * (k / 4) + 4 * row + k % 4] = codes[k];
+        for (int j = 0; j < 8; j++) put_word(to + 64 * j, row, word_at(codes + 4 * j));
         break;
       case Type::Q4_K:
         put_nibbles(reinterpret_cast<PackedQ4_K*>(to)->q[sub], row, codes);

@@ -21,6 +21,9 @@ from pilotfish.kernels import _kernels
 _BLOCK = 32
 """Activations share a scale by 32, so every width is a multiple of it."""
 
+_MOST = 1 << 24
+"""Rows and columns of a matrix, so that the kernels' 32-bit indices hold."""
+
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
@@ -97,7 +100,8 @@ class Builder:
 
     def embed(self, table: str) -> Buffer:
         """Rows of the embedding table for the pass's tokens."""
-        weight = self._matrix(table)
+        weight = self._matrix(table, self.config.integer("embedding_length"))
+        self.vocab_size = weight.rows
         out = self._buffer(weight.columns)
         self.program.embed(weight, out.index)
         return out
@@ -108,6 +112,8 @@ class Builder:
             raise UnsupportedError(
                 f"rope over {dimensions} of {self.attention_shape.head} dimensions is not supported"
             )
+        if base < 1:
+            raise UnsupportedError(f"a rope base of {base} is not supported", "it is at least 1")
         return self.program.rope_table(base, dimensions)
 
     def norm(self, x: Buffer, weight: str, eps: float, *, wanted_only: bool = False) -> Activations:
@@ -166,11 +172,10 @@ class Builder:
 
     def logits(self, h: Activations, matrix: str) -> None:
         """Logits of the wanted rows."""
-        weight = self._matrix(matrix, h.width)
+        weight = self._matrix(matrix, h.width, rows=self.vocab_size)  # a token has a row in both
         out = self._buffer(weight.rows)
         self.program.linear(h.index, [(weight, None, 0)], out.index, add=False, wanted_only=True)
         self.program.set_logits(out.index)
-        self.vocab_size = weight.rows
 
     def refuse_unused(self) -> None:
         """Raise UnsupportedError if the file has a tensor that the family didn't use."""
@@ -223,6 +228,10 @@ class Builder:
             raise FormatError(f"the tensor {name} has shape {info.shape}, not ({columns}, {rows or 'any'})")
         if rows_from is not None and len(rows_from) != info.shape[1]:
             raise FormatError(f"the tensor {name} has {info.shape[1]} rows, not {len(rows_from)}")
+        if max(info.shape) > _MOST:
+            raise UnsupportedError(
+                f"the tensor {name} has shape {info.shape}; sides up to {_MOST} are supported"
+            )
         if name in self._weights:
             return self._weights[name]
         weight = _kernels.Weight(self._arena, KERNEL_TYPES[info.type], info.shape[1], info.shape[0])

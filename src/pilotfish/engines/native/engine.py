@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -60,6 +61,7 @@ class NativeEngine:
         self._vocab_size = builder.vocab_size
         self._context = context
         self._passes = 0
+        self._pass_runs = threading.Lock()
 
     @classmethod
     def load(
@@ -162,7 +164,17 @@ class NativeEngine:
         return self._tables.fork(sequence)
 
     def forward(self, chunks: Sequence[Chunk]) -> NativeRows:
-        """Evaluate one pass."""
+        """Evaluate one pass; EngineError if one runs already, in another thread."""
+        if not self._pass_runs.acquire(blocking=False):
+            raise EngineError(
+                "a pass of this engine runs already", "use an engine from one thread at a time, or load two"
+            )
+        try:
+            return self._forward(chunks)
+        finally:
+            self._pass_runs.release()
+
+    def _forward(self, chunks: Sequence[Chunk]) -> NativeRows:
         program = self.program(self._passes)
         wanted = self._check(chunks)
         tokens = np.fromiter((t for c in chunks for t in c.tokens), dtype=np.int32)
