@@ -125,6 +125,7 @@ def test_draft_length_zero_is_plain_decoding() -> None:
         ({"seed": 2**64}, "seed 18446744073709551616"),
         ({"stop": [""]}, "stop string is ''"),
         ({"stop": [3]}, "stop string is 3"),
+        ({"stop": None}, "stop is None"),
         ({"draft_length": -1}, "draft_length is -1"),
         ({"draft_length": 65}, "draft_length is 65"),
         ({"draft_length": "long"}, "draft_length is 'long'"),
@@ -150,6 +151,13 @@ def test_an_unknown_option_is_an_error_that_names_it() -> None:
 def test_an_empty_prompt_is_an_error(prompt: Any) -> None:
     with pytest.raises(UsageError, match="the prompt is empty"):
         tiny_llm({}).generate(prompt)
+
+
+@pytest.mark.parametrize("prompt", [None, b"hi", 3, {"role": "user"}])
+def test_a_prompt_that_is_neither_text_nor_ids_is_an_error_that_names_it(prompt: Any) -> None:
+    with pytest.raises(UsageError, match="the prompt is ") as caught:
+        tiny_llm({}).generate(prompt)
+    assert str(prompt) in caught.value.message
 
 
 @pytest.mark.parametrize("token", [-1, 258, "a", True, 1.0])
@@ -327,6 +335,19 @@ def test_an_interrupted_wait_gives_up_its_place(monkeypatch: pytest.MonkeyPatch)
         patch.setattr(turns._changed, "wait_for", interrupt)
         with pytest.raises(KeyboardInterrupt), turns.turn():
             pass
+    with turns.turn():
+        pass
+
+
+def test_what_fails_at_the_end_of_a_turn_does_not_keep_the_turn() -> None:
+    turns = Turns()
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), turns.turn():
+        turns.soon(interrupt)
+    assert not turns._queue
     with turns.turn():
         pass
 

@@ -144,8 +144,9 @@ def test_progress_is_told_by_name(tmp_path: Path) -> None:
 
 def test_a_broken_chat_template_is_said_and_text_can_still_be_continued(tmp_path: Path) -> None:
     path = write_header(tmp_path, tokenizer__chat_template="{% for %}")
-    with pytest.warns(UserWarning, match="target can't chat"):
+    with pytest.warns(UserWarning, match="target can't chat") as caught:
         llm = pilotfish.load(path)
+    assert caught[0].filename == __file__
     assert not llm.has_template
     assert llm.generate("once", max_tokens=3).tokens
 

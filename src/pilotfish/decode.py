@@ -2,8 +2,7 @@
 
 A sequence is its tokens: the prompt, then what was emitted. The newest token is *pending*: emitted, not yet
 evaluated. So between steps the target's cache holds exactly ``tokens[:-1]``, whatever happened in the step.
-
-Token ids only: what they mean as text, where models come from and how a pass is computed are known elsewhere.
+What ids mean as text, where models come from and how a pass is computed are known elsewhere.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from pilotfish.control import Control, FixedLength
 from pilotfish.drafters.base import NO_DRAFT, Draft, Drafter
 from pilotfish.drafters.guard import Guard
 from pilotfish.engines.base import Chunk, Engine, Rows
-from pilotfish.errors import PromptTooLong, UsageError
 from pilotfish.sequence import FinishReason, Sequence, Token
 
 PREFILL_SLICE = 128
@@ -74,7 +72,7 @@ class Decoder:
             self.close(sequence)
 
     def prefill(self, sequence: Sequence) -> Token:
-        """Evaluate the prompt in slices and emit the first token.
+        """Evaluate what the handle does not hold of the prompt yet, in slices, and emit the first token.
 
         Raises
         ------
@@ -82,19 +80,12 @@ class Decoder:
             If the prompt is empty, `max_tokens` is below 1, or (PromptTooLong) the context leaves no room.
         """
         started, prompt = self.clock(), list(sequence.tokens)
-        if not prompt:
-            raise UsageError("the prompt is empty", "give at least one token to continue from")
-        if sequence.max_tokens < 1:
-            raise UsageError(f"max_tokens is {sequence.max_tokens}", "ask for at least 1 token")
-        room = self.engine.context - len(prompt)
-        if room < 1:
-            raise PromptTooLong(
-                f"the prompt has {len(prompt)} tokens and the context holds {self.engine.context}",
-                "shorten the prompt or load the model with a larger context",
-            )
-        sequence.max_tokens = min(sequence.max_tokens, room)
-        sequence.handle = self.engine.open()
-        for begin in range(0, len(prompt), PREFILL_SLICE):
+        sequence.fit(self.engine.context)
+        if sequence.handle < 0:
+            sequence.handle = self.engine.open()
+        warm = min(self.engine.length(sequence.handle), len(prompt) - 1)
+        self.engine.truncate(sequence.handle, warm)
+        for begin in range(warm, len(prompt), PREFILL_SLICE):
             part = prompt[begin : begin + PREFILL_SLICE]
             last = begin + len(part) == len(prompt)
             rows = self.engine.forward([Chunk(sequence.handle, part, wanted=int(last))])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Self, Unpack
 
@@ -64,9 +65,18 @@ def load(
     OutOfMemory
         Not enough memory is free.
     """
+    said: list[str] = []
     target, draftings = load_models(
-        model, [Wish.read(draft)], context, threads, offline=offline, notice=notice, progress=progress
+        model,
+        [Wish.read(draft)],
+        context,
+        threads,
+        offline=offline,
+        notice=notice or said.append,
+        progress=progress,
     )
+    for text in said:
+        warnings.warn(text, stacklevel=2)
     return LLM(target, draftings[0])
 
 
@@ -203,6 +213,8 @@ class LLM:
                     dispose()
 
     def _ids(self, prompt: str | Sequence[int]) -> list[int]:
+        if isinstance(prompt, bytes) or not isinstance(prompt, Sequence):
+            raise UsageError(f"the prompt is {str(prompt)[:60]!r}", "it is text, or a list of token ids")
         if isinstance(prompt, str):
             if not prompt:
                 raise UsageError("the prompt is empty", "give at least one character to continue from")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
@@ -129,17 +128,21 @@ def load_models(
     notice: Callable[[str], None] | None = None,
     progress: Callable[[str, float], None] | None = None,
 ) -> tuple[TextModel, list[Drafting]]:
-    """Load a target and the draft models wished for, each once; parameters as in `pilotfish.load`."""
+    """Load a target and the draft models wished for, each once.
+
+    Parameters are as in `pilotfish.load`, but without `notice` nothing is said.
+    """
+    notice = notice or (lambda _text: None)
     if threads is not None and (not isinstance(threads, int) or threads < 1):
         raise UsageError(f"threads is {threads!r}", "it is a whole number, at least 1")
     target = Plan.make(hub.resolve(model, offline=offline), context)
-    refs = [_draft_of(target.ref, wish, offline=offline, notice=notice or _warn) for wish in wishes]
+    refs = [_draft_of(target.ref, wish, offline=offline, notice=notice) for wish in wishes]
     others = {ref.path.resolve(): ref for ref in refs if ref is not None}
     others.pop(target.ref.path.resolve(), None)  # a target that drafts for itself is loaded once
     drafts = {path: Plan.make(ref, target.context, shorter=True) for path, ref in others.items()}
     for plan in drafts.values():
         if plan.context < target.context:
-            (notice or _warn)(
+            notice(
                 f"{plan.ref.name} holds {plan.context} tokens, {target.ref.name} {target.context}: "
                 "it drafts only up to there"
             )
@@ -147,7 +150,7 @@ def load_models(
     tokenizer = Tokenizer.from_metadata(target.metadata)
     for plan in drafts.values():
         check_same(tokenizer.vocabulary, Vocabulary(plan.metadata))
-    template = _template_of(target, notice or _warn)
+    template = _template_of(target, notice)
     talks = functools.partial(TextModel, tokenizer=tokenizer, template=template)
     text = _load(talks, target, threads, progress)
     loaded: dict[Path, Model] = {target.ref.path.resolve(): text}
@@ -214,7 +217,3 @@ def _load(
         threads=engine.threads,
         dispose=engine.dispose,
     )
-
-
-def _warn(text: str) -> None:
-    warnings.warn(text, stacklevel=4)

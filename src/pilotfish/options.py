@@ -65,6 +65,8 @@ class Options:
     def __post_init__(self) -> None:
         _whole("max_tokens", self.max_tokens, 1, None)
         self.sampling()
+        if not isinstance(self.stop, Sequence):
+            raise UsageError(f"stop is {self.stop!r}", "it is a string or a list of strings")
         for text in self.stops:
             if not isinstance(text, str) or not text:
                 raise UsageError(f"a stop string is {text!r}", "give strings of at least one character")

@@ -77,7 +77,11 @@ class Sampling:
             raise UsageError(f"min_p {self.min_p!r} is outside [0, 1)", "0 keeps all tokens")
 
 
-_HINTS = {"top_k": "0 keeps all tokens", "seed": "fresh_seed() makes one", "choice": "choices count from 0"}
+_HINTS = {
+    "top_k": "0 keeps all tokens",
+    "seed": "leave it out for a random one",
+    "choice": "choices count from 0",
+}
 
 
 def fresh_seed() -> int:

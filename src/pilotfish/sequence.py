@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from pilotfish.errors import PromptTooLong, UsageError
 from pilotfish.stats import Stats
 
 if TYPE_CHECKING:
@@ -40,6 +41,9 @@ class Sequence:
         Budget of emitted tokens, at least 1.
     ends
         Ids that end the answer; the end token itself is emitted.
+    handle
+        The engine's sequence; -1 before the prompt is read. One that is given beforehand holds the beginning
+        of the prompt already, and becomes the sequence's own.
     stop
         Called once with each emitted token in order, end tokens excepted; true ends the answer there.
     """
@@ -53,6 +57,26 @@ class Sequence:
     stats: Stats = field(default_factory=Stats)
     key: int = field(default_factory=lambda: next(_keys))
     handle: int = -1
+
+    def fit(self, context: int) -> None:
+        """Check a request before its prompt is read, and shrink its budget to what the context leaves.
+
+        Raises
+        ------
+        UsageError
+            If the prompt is empty, `max_tokens` is below 1, or (PromptTooLong) the context leaves no room.
+        """
+        prompt = len(self.tokens)
+        if not prompt:
+            raise UsageError("the prompt is empty", "give at least one token to continue from")
+        if self.max_tokens < 1:
+            raise UsageError(f"max_tokens is {self.max_tokens}", "ask for at least 1 token")
+        if prompt >= context:
+            raise PromptTooLong(
+                f"the prompt has {prompt} tokens and the context holds {context}",
+                "shorten the prompt or load the model with a larger context",
+            )
+        self.max_tokens = min(self.max_tokens, context - prompt)
 
     def reason_after(self, token: int, emitted: int) -> FinishReason | None:
         """Return why the answer ends with `token`, the `emitted`-th token of it, if it does."""

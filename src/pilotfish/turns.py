@@ -33,11 +33,13 @@ class Turns:
             yield
         finally:
             with self._changed:
-                if self._queue and self._queue[0] is ticket:
-                    self._do_pending()
-                with contextlib.suppress(ValueError):
-                    self._queue.remove(ticket)
-                self._changed.notify_all()
+                try:
+                    if self._queue and self._queue[0] is ticket:
+                        self._do_pending()
+                finally:  # a second Ctrl-C must not keep the turn for ever
+                    with contextlib.suppress(ValueError):
+                        self._queue.remove(ticket)
+                    self._changed.notify_all()
 
     def soon(self, action: Callable[[], object]) -> None:
         """Do it now if nobody has a turn, else at the end of the turn; never waits."""

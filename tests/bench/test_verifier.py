@@ -113,3 +113,13 @@ def test_a_prompt_that_fills_the_context_is_skipped_and_said() -> None:
     verifier.check(PROMPT)
     assert verifier.report.skipped == ["p"]
     assert verifier.report.failure
+
+
+def test_a_drafter_that_drafted_nothing_is_not_passed_though_another_did() -> None:
+    """Else a drafter that always fails, and so costs only speed, would pass beside one that works."""
+    works = Drafting(Wish.read("m"), tiny_draft(ngrams(VOCAB_SIZE)))
+    idle = Drafting(Wish.read("suffix"))
+    verifier = Verifier(tiny_model(), [works, idle], Settings(4, (0.0,), (2,)))
+    verifier.check(PROMPT)
+    assert [run.drafted > 0 for run in verifier.report.runs] == [True, False]
+    assert verifier.report.failure == "suffix: drafted: none, so nothing was verified"

@@ -8,9 +8,12 @@ from collections.abc import Generator
 import pytest
 
 from decoding import Run, answer, assert_caches_hold, decoder_of, draft_engine, plain, scripted
-from pilotfish.engines.scripted import ngrams
+from pilotfish.decode import Decoder
+from pilotfish.engines.base import Chunk
+from pilotfish.engines.scripted import ScriptedEngine, ngrams
 from pilotfish.errors import NumericsError, PromptTooLong
 from pilotfish.sampling import Sampling
+from pilotfish.sequence import Sequence
 from strategies import MAKERS, VOCAB, Fake, Request, draft_model
 
 LANGUAGE = ngrams(VOCAB, 2, seed=3)
@@ -101,3 +104,19 @@ def test_one_sequence_that_fails_does_not_spoil_its_neighbours() -> None:
     run.sequences.remove(long)
     run.finish()
     assert short.tokens[1:] == plain(LANGUAGE, Request((1,), max_tokens=20))[0]
+
+
+@pytest.mark.parametrize("warm", [1, 5, 11, 12, 40])
+def test_a_follow_up_on_a_warm_prefix_equals_a_cold_start(warm: int) -> None:
+    """The beginning of the prompt, or more than it, may be in the engine already."""
+    engine = ScriptedEngine(ngrams(24, order=3, seed=2), vocab_size=24)
+    prompt = [i % 24 for i in range(12)]
+    cold = Sequence(list(prompt), Sampling(), 20)
+    expected = [token.id for token in Decoder(engine).run(cold)]
+    held = engine.open()
+    engine.forward([Chunk(held, cold.tokens[:warm] if warm <= 12 else [*prompt, *[7] * (warm - 12)], 0)])
+    read = engine.tokens
+    sequence = Sequence(list(prompt), Sampling(), 20, handle=engine.fork(held))
+    assert [token.id for token in Decoder(engine).run(sequence)] == expected
+    assert engine.tokens - read == max(12 - warm, 1) + 19
+    assert engine.length(held) == warm

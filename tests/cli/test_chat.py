@@ -7,9 +7,11 @@ from pilotfish.engines.scripted import answers
 from tiny import END, VOCAB_SIZE, tiny_model
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import pytest
+
+    from pilotfish.answer import Answer, Event
 
 
 def conversation(*turns: str) -> Any:
@@ -75,3 +77,22 @@ def test_ctrl_c_stops_an_answer_and_stays(tiny: Callable[..., Any], monkeypatch:
 def test_a_base_model_refuses(tiny: Callable[..., Any]) -> None:
     tiny(template=False)
     assert "tiny has no chat template" in call("chat", "-m", "x", text="hi\n").error
+
+
+def test_a_message_stopped_before_its_answer_began_is_forgotten(
+    tiny: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny(answers(conversation("hi", "hello"), VOCAB_SIZE, END))
+    from pilotfish.cli import chat
+    from pilotfish.cli.output import watched
+
+    interrupts = [KeyboardInterrupt]
+
+    def stopped_once(answer: Answer) -> Iterator[Event]:
+        if interrupts:
+            raise interrupts.pop()
+        yield from watched(answer)
+
+    monkeypatch.setattr(chat, "watched", stopped_once)
+    done = call("chat", "-m", "x", text="long\nhi\n")
+    assert (done.code, done.out) == (0, "\nhello\n")

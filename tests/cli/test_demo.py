@@ -55,5 +55,6 @@ def test_answers_that_are_not_identical_are_exit_code_1(
     ],
 )
 def test_bad_input_is_one_clear_line(tiny: Callable[..., Any], args: Any, said: str) -> None:
-    tiny()
+    loaded = tiny()
     assert said in call("demo", "-m", "x", *args).error
+    assert loaded.asked == ()

@@ -19,6 +19,12 @@ def test_info_describes_a_file_from_its_header(tmp_path: Path) -> None:
         assert said in done.out
 
 
+def test_a_name_in_a_file_can_not_steer_the_terminal(tmp_path: Path) -> None:
+    done = call("info", "-m", write_header(tmp_path, general__name="fine\x1b]0;title\x07\nsize 3 MB"))
+    assert "fine\ufffd]0;title\ufffd size 3 MB" in done.out
+    assert "\x1b" not in done.out
+
+
 def test_info_as_json_is_one_line(tmp_path: Path) -> None:
     report = call("info", "-m", write_header(tmp_path), "--context", "100", "--json").json
     assert (report["kind"], report["model"]["name"]) == ("info", "target")
@@ -27,6 +33,11 @@ def test_info_as_json_is_one_line(tmp_path: Path) -> None:
     assert facts["kv_bytes"] == 100 * 128
     assert facts["memory_bytes"] == facts["size_bytes"] + facts["kv_bytes"]
     assert (facts["family"], facts["context"], facts["context_max"]) == ("llama", 100, 20_000)
+
+
+@pytest.mark.parametrize("threads", ["0", "-3"])
+def test_a_number_of_threads_that_makes_no_sense_is_an_error(tmp_path: Path, threads: str) -> None:
+    assert f"threads is {threads}" in call("info", "-m", write_header(tmp_path), "--threads", threads).error
 
 
 @pytest.mark.models

@@ -145,3 +145,21 @@ def test_a_full_disk_is_one_clear_line() -> None:
         )
     error = "pilotfish: error: can't write the output: No space left on device\n"
     assert (done.returncode, done.stderr) == (2, error)
+
+
+@pytest.mark.parametrize("args", [["--help"], ["models"], ["models", "--json"]])
+def test_a_reader_that_left_before_the_first_line_is_not_an_error(args: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "pilotfish", *args]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
+def test_a_stream_that_the_caller_closed_is_not_an_error(closed: str) -> None:
+    command = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-c", SCRIPTED, *RUN[:-1], "3"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, set(done.stderr.splitlines()) - {"pass"}) == (0, set())
+    assert done.stdout == ("" if ">&-" in closed.split() else "abc\n")

@@ -155,6 +155,12 @@ def test_a_file_that_is_no_model_is_an_error_that_names_it(tmp_path: Path, data:
     assert str(file) in call("run", "hi", "-m", str(file)).error
 
 
+@pytest.mark.parametrize("command", [("run", "hi"), ("verify",), ("info",)])
+def test_an_empty_model_name_is_not_the_default_model(command: tuple[str, ...]) -> None:
+    """As from `-m "$MODEL"` with a variable that is not set."""
+    assert "the model's name is empty" in call(*command, "-m", "").error
+
+
 def test_a_bug_is_one_line_that_names_it(tiny: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     tiny()
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cli_calls import call
-from pilotfish.engines.scripted import mistaken, ngrams
+from pilotfish.engines.scripted import copying, mistaken, ngrams
 from tiny import VOCAB_SIZE
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ HEAD = ["kind", "schema", "version", "model", "drafts", "machine", "settings"]
 
 
 def test_verify_passes_and_reports_every_run(tiny: Callable[..., Any]) -> None:
-    tiny(draft_rule=mistaken(ngrams(VOCAB_SIZE), 0.3))
+    tiny(copying(VOCAB_SIZE, 3), draft_rule=mistaken(copying(VOCAB_SIZE, 3), 0.3))
     done = call(*SMALL, "-d", "model", "-d", "suffix", "--draft-lengths", "1,4", "--json")
     report = done.json
     assert done.code == 0
@@ -38,7 +38,7 @@ def test_a_drafter_that_is_never_right_is_not_passed(tiny: Callable[..., Any]) -
     tiny(draft_rule=mistaken(ngrams(VOCAB_SIZE), 1.0))
     done = call(*SMALL, "-d", "model", "--temperatures", "0")
     assert done.code == 1
-    assert "not passed: accepted: none" in done.out
+    assert "not passed: tiny-draft: accepted: none" in done.out
 
 
 def test_prompts_come_from_a_file(tiny: Callable[..., Any], tmp_path: Path) -> None:
@@ -72,6 +72,7 @@ def test_prompts_come_from_a_file(tiny: Callable[..., Any], tmp_path: Path) -> N
         (["--draft-lengths", "99"], "draft_length is 99"),
         (["--draft-lengths", ""], "draft_lengths has ''"),
         (["--max-tokens", "0"], "max_tokens is 0"),
+        (["--prompts", ""], "can't read the prompts file"),
         (["--prompts", "/nowhere"], "can't read the prompts file /nowhere"),
         (["--turns", "some"], "'some' is not one of"),
     ],
@@ -79,3 +80,14 @@ def test_prompts_come_from_a_file(tiny: Callable[..., Any], tmp_path: Path) -> N
 def test_bad_input_is_one_clear_line(tiny: Callable[..., Any], args: Any, said: str) -> None:
     tiny()
     assert said in call("verify", "-m", "x", *args).error
+
+
+def test_names_from_outside_are_shown_as_they_are(tiny: Callable[..., Any], tmp_path: Path) -> None:
+    """A tag of rich's markup in an id is text."""
+    tiny()
+    file = tmp_path / "prompts.jsonl"
+    lines = [{"id": "[/red]", "prompt": "long " * 1200}, {"prompt": "short"}]
+    file.write_text("\n".join(map(json.dumps, lines)))
+    done = call(*SMALL[:3], "--prompts", str(file), "--max-tokens", "8", "--temperatures", "0")
+    assert done.code == 0
+    assert "skipped: ['[/red]']" in done.out

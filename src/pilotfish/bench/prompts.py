@@ -23,7 +23,7 @@ class Prompt:
     Attributes
     ----------
     id
-        Unique in its file: `question_id` or `id` of the line, else the line's number.
+        `question_id` or `id` of the line, else the line's number.
     category
         `category` of the line, else "other".
     turns

@@ -130,13 +130,15 @@ class Report:
 
     @property
     def failure(self) -> str:
-        """Why the check is not passed, empty if it is."""
+        """Why the check is not passed, empty if it is; each drafter has to have been of use."""
         for counter in ("tokens_different", "rows_different"):
             if self.total(counter):
                 return f"{self.total(counter)} {counter.replace('_', ' ')}"
-        for counter in ("rows_compared", "drafted", "accepted"):
-            if not self.total(counter):
-                return f"{counter.replace('_', ' ')}: none, so nothing was verified"
+        for drafter in dict.fromkeys(run.drafter for run in self.runs):
+            its = Report([run for run in self.runs if run.drafter == drafter])
+            for counter in ("rows_compared", "drafted", "accepted"):
+                if not its.total(counter):
+                    return f"{drafter}: {counter.replace('_', ' ')}: none, so nothing was verified"
         return ""
 
     def as_dict(self) -> dict[str, object]:
@@ -157,10 +159,11 @@ _KEYS = {"drafter", "draft_length", "temperature", "prompts"}
 
 @dataclass(slots=True)
 class _Trace:
-    """One answer: its tokens, and the hash of the row that each was chosen from."""
+    """One answer: tokens, the hash of the row that each was chosen from, the prompt kept in the engine."""
 
     tokens: list[int]
     digests: list[int]
+    read: int
 
 
 class Verifier:
@@ -200,17 +203,20 @@ class Verifier:
     def _compare(self, name: str, prompt: list[int], temperature: float) -> list[int]:
         """Compare all runs of this temperature on one prompt; return the plain answer's tokens."""
         sampling = Sampling(temperature, seed=self.settings.seed)
-        plain = self._answer(prompt, sampling)
-        for index, run in enumerate(self.report.runs):
-            if run.temperature == temperature:
-                self._compare_run(name, index, plain, prompt, sampling)
+        plain = self._answer(prompt, sampling, keep=True)
+        try:
+            for index, run in enumerate(self.report.runs):
+                if run.temperature == temperature:
+                    self._compare_run(name, index, plain, prompt, sampling)
+        finally:
+            self.target.engine.close(plain.read)
         return plain.tokens
 
     def _compare_run(
         self, name: str, index: int, plain: _Trace, prompt: list[int], sampling: Sampling
     ) -> None:
         run, odd = self.report.runs[index], _OddRow(plain.digests, len(prompt))
-        drafted = self._answer(prompt, sampling, index, odd.see)
+        drafted = self._answer(prompt, sampling, index, odd.see, warm=plain.read)
         pairs = list(itertools.zip_longest(plain.tokens, drafted.tokens))
         same = next((i for i, (a, b) in enumerate(pairs) if a != b), len(pairs))
         rows = list(zip(plain.digests, drafted.digests, strict=False))[: same + 1]
@@ -254,8 +260,14 @@ class Verifier:
         sampling: Sampling,
         run: int | None = None,
         on_row: Callable[[TokenSequence, int, Rows, int], None] | None = None,
+        *,
+        keep: bool = False,
+        warm: int = -1,
     ) -> _Trace:
-        """Answer plainly, or as a run does, and count its drafts."""
+        """Answer plainly, or as a run does, and count its drafts.
+
+        `keep` leaves the prompt in the engine, for answers that start from it, `warm`.
+        """
         digests: list[int] = []
 
         def see(sequence: TokenSequence, position: int, rows: Rows, row: int) -> None:
@@ -268,12 +280,17 @@ class Verifier:
         tokenizer = self.target.tokenizer
         decoder = Decoder(self.target.engine, drafter, control, token_count=tokenizer.token_count, on_row=see)
         sequence = TokenSequence(list(prompt), sampling, self.settings.max_tokens, tokenizer.end_ids)
-        tokens = [token.id for token in decoder.run(sequence)]
+        if warm >= 0:
+            sequence.handle = self.target.engine.fork(warm)
+        answer = decoder.run(sequence)
+        tokens = [next(answer).id]
+        read = self.target.engine.fork(sequence.handle) if keep else -1
+        tokens += [token.id for token in answer]
         if run is not None:
             for counter in ("drafted", "accepted", "passes"):
                 total = getattr(self.report.runs[run], counter) + getattr(sequence.stats, counter)
                 setattr(self.report.runs[run], counter, total)
-        return _Trace(tokens, digests)
+        return _Trace(tokens, digests, read)
 
 
 class _OddRow:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import sys
 from typing import TYPE_CHECKING, Any
@@ -11,9 +12,10 @@ import click
 from pilotfish.cli.failures import ReaderLeft, exit_code_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import NoReturn
 
-COMMANDS = ("run", "chat", "pull", "models", "info", "demo", "verify")
+COMMANDS = ("run", "chat", "pull", "models", "info", "demo", "verify", "bench")
 
 
 class Commands(click.Group):
@@ -32,18 +34,30 @@ class Commands(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:  # noqa: ANN401 - passed on to click
+        """Read the arguments, which may print the help."""
+        with _reader_may_leave():
+            return super().make_context(*args, **extra)
+
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command; a closed pipe is kept from click, which would call it a failure."""
-        try:
+        """Run the command."""
+        with _reader_may_leave():
             return super().invoke(ctx)
-        except BrokenPipeError:
-            raise ReaderLeft from None
 
     def main(self, args: Any = None, **extra: Any) -> NoReturn:  # type: ignore[override]  # noqa: ANN401
         """Run and exit: 0 ok, 1 verify found a difference, 2 error, 130 Ctrl-C."""
         extra = {**extra, "prog_name": "pilotfish", "standalone_mode": False}
         run = super().main
         sys.exit(exit_code_of(lambda: run(args, **extra)))
+
+
+@contextlib.contextmanager
+def _reader_may_leave() -> Iterator[None]:
+    """Keep a closed pipe from click, which would call it a failure."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise ReaderLeft from None
 
 
 def _version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:

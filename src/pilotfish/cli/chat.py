@@ -82,7 +82,7 @@ def _read() -> str | None:
 
 
 def _answer(llm: LLM, turns: list[dict[str, str]], options: Options, *, colour: bool) -> str | None:
-    """Stream an answer; return what was said of it before its end or Ctrl-C, None after an error."""
+    """Stream an answer; return what was said before its end or Ctrl-C, None for nothing or after an error."""
     try:
         with llm.start(llm.chat_tokens(turns), options) as answer:
             with contextlib.suppress(KeyboardInterrupt):
@@ -95,7 +95,7 @@ def _answer(llm: LLM, turns: list[dict[str, str]], options: Options, *, colour: 
     stats = answer.stats
     rate = f"{stats.tokens_per_s:.1f} tokens/s, {stats.tokens_per_pass:.2f} tokens per pass"
     click.echo(_dim(f"{rate}, {answer.finish_reason or 'stopped'}"), err=True)
-    return answer.text
+    return answer.text or None
 
 
 def _dim(text: str) -> str:

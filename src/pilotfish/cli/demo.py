@@ -15,12 +15,11 @@ from pilotfish.cli.output import colour_of, console, print_json
 from pilotfish.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from rich.console import RenderableType
 
     from pilotfish.answer import Answer
-    from pilotfish.drafting import Wish
     from pilotfish.llm import LLM
 
 PROMPT = (
@@ -59,8 +58,8 @@ def command(
         raise UsageError("the prompt is empty", "leave it out for the default one")
     if options.draft_length == 0:
         raise UsageError("draft_length is 0, so there is nothing to show", "leave it out")
+    _check_draft(draft)
     with open_llm(model, draft, threads, context, offline) as llm:
-        _check_drafts(llm.drafting.wish)
         text = prompt or PROMPT
         use_template = llm.has_template and not raw
         ids = llm.chat_tokens([{"role": "user", "content": text}]) if use_template else llm.encode(text)
@@ -123,10 +122,10 @@ class Side:
         return Panel(text, title=self.title, subtitle=rate if self.pieces else "not started")
 
 
-def _check_drafts(wish: Wish) -> None:
+def _check_draft(draft: Sequence[str]) -> None:
     from pilotfish.drafting import Wish
 
-    if wish == Wish():
+    if draft and Wish.read(draft) == Wish():
         raise UsageError("draft is off, so there is nothing to show", "name suffix, auto or a model")
 
 

@@ -25,6 +25,7 @@ class ReaderLeft(Exception):
 
 def exit_code_of(run: Callable[[], object]) -> int:
     """Run a command and return its exit code; nothing but SystemExit leaves this function."""
+    _open_missing_streams()
     with contextlib.suppress(AttributeError, OSError):  # what a terminal can't show must not end an answer
         sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
     try:
@@ -49,6 +50,13 @@ def exit_code_of(run: Callable[[], object]) -> int:
     return code if isinstance(code, int) else 0
 
 
+def _open_missing_streams() -> None:
+    """Put nowhere in the place of streams that the caller has closed, as by `>&-`: Python has None there."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115 - open as long as the process
+
+
 def _described(error: Exception) -> str:
     if isinstance(error, click.ClickException):
         context = getattr(error, "ctx", None)
@@ -65,7 +73,7 @@ def _described(error: Exception) -> str:
 
 def notice(text: str) -> None:
     """Print one line about something that is worth knowing and no error."""
-    click.echo(f"pilotfish: {_one_line(text)}", err=True)
+    click.echo(f"pilotfish: {one_line(text)}", err=True)
 
 
 def _say(text: str) -> None:
@@ -74,11 +82,12 @@ def _say(text: str) -> None:
     with contextlib.suppress(BrokenPipeError):
         sys.stdout.flush()
     with contextlib.suppress(BrokenPipeError):
-        click.echo(f"pilotfish: error: {_one_line(text)}", err=True)
+        click.echo(f"pilotfish: error: {one_line(text)}", err=True)
 
 
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
+def one_line(text: str) -> str:
+    """Return the text in one line, without what would steer a terminal: names in files are untrusted."""
+    return "".join(c if c.isprintable() else "\ufffd" for c in " ".join(text.split()))
 
 
 def _silence(stream: object) -> None:

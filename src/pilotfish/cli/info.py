@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from pilotfish.cli import common
-from pilotfish.cli.opening import default_model
+from pilotfish.cli.failures import one_line
+from pilotfish.cli.opening import named, positive
 from pilotfish.cli.output import console, print_json
 
 if TYPE_CHECKING:
@@ -36,7 +37,9 @@ def command(
     from pilotfish.loading import Plan, Shape
     from pilotfish.model import file_sha256
 
-    ref = hub.resolve(model or default_model(), offline=offline)
+    if threads is not None:
+        positive("threads", threads)
+    ref = hub.resolve(named(model), offline=offline)
     plan = Plan.make(ref, context)
     with Container.open(ref.path) as container:
         types = Counter(info.type for info in container.tensors.values())
@@ -100,8 +103,8 @@ def _print(facts: Mapping[str, object], machine: Mapping[str, object], sha256: s
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     for name, value in rows.items():
-        table.add_row(name, str(value))
-    console().print(table, markup=False)
+        table.add_row(name, one_line(str(value)))
+    console().print(table)
 
 
 def _mb(size: object) -> str:

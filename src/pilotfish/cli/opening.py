@@ -27,10 +27,9 @@ def open_llm(
     """Load target and draft model as the options say, with a bar on a terminal."""
     from pilotfish.llm import load
 
-    name = model or default_model()
     with loading_bar() as progress:
         return load(
-            name,
+            named(model),
             list(draft) or "auto",
             context,
             threads,
@@ -40,14 +39,16 @@ def open_llm(
         )
 
 
-def default_model() -> str:
-    """Return the name used without `-m`.
+def named(model: str | None) -> str:
+    """Return the model that is named, else the default one.
 
     Raises
     ------
     HubError
-        It is not in the cache; says what to pull.
+        None is named, and the default is not in the cache; says what to pull.
     """
+    if model is not None:
+        return model
     from pilotfish.hub import DEFAULT_MODEL, REGISTRY, cached_path
 
     if cached_path(DEFAULT_MODEL) is None:
@@ -99,7 +100,9 @@ def loading_bar() -> Iterator[Callable[[str, float], None] | None]:
 
 
 def read_prompt(prompt: str | None, file: str | None) -> str:
-    """Return the prompt: the argument, standard input for `-`, or a file's text.
+    """Return the prompt: the argument, or the text of a file or, for `-`, of standard input.
+
+    One newline at the end of a text is not part of it.
 
     Raises
     ------

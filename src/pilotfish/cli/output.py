@@ -38,7 +38,7 @@ def console(*, stderr: bool = False) -> Console:
 
     # A file or a pipe has no width to keep to.
     wide = None if (sys.stderr if stderr else sys.stdout).isatty() else 200
-    return Pipe(stderr=stderr, highlight=False, width=wide)
+    return Pipe(stderr=stderr, highlight=False, markup=False, width=wide)
 
 
 def colour_of(drafter: str | None) -> str | None:

@@ -11,7 +11,7 @@ import click
 
 from pilotfish.cli import common
 from pilotfish.cli.failures import notice
-from pilotfish.cli.opening import default_model, loading_bar, positive, read_list
+from pilotfish.cli.opening import loading_bar, named, positive, read_list
 from pilotfish.cli.output import console, print_json
 from pilotfish.errors import UsageError
 
@@ -68,8 +68,8 @@ def command(
     wishes = [Wish.read(name) for name in dict.fromkeys(draft or ("auto",))]
     if limit is not None:
         positive("limit", limit)
-    chosen = take(read_prompts(Path(prompts)) if prompts else BUILT_IN, limit)
-    name = model or default_model()
+    chosen = take(BUILT_IN if prompts is None else read_prompts(Path(prompts)), limit)
+    name = named(model)
     with contextlib.ExitStack() as stack:
         with loading_bar() as progress:
             target, draftings = load_models(

@@ -34,6 +34,9 @@ def log64(x: float) -> float:
 def isas() -> list[str]:
     """Instruction sets this machine and build have, best first."""
 
+def read_bandwidth(bytes: int, threads: int, repeats: int) -> float:
+    """Bytes a second of the best of so many reads of memory."""
+
 def multiply(weight: Weight, x: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], isa: str, tile: int, float_activations: bool = False) -> NDArray[numpy.float32]:
     """
     x (tokens, columns) times the packed matrix, in tiles of so many tokens: (tokens, rows).
@@ -116,6 +119,12 @@ class Program:
 
     def run(self, tokens: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], positions: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], lengths: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], bases: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], tables: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], wanted: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], ancestors: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, threads: int) -> bool:
         """Run a pass; False if it was cancelled."""
+
+    def seconds(self) -> list[float]:
+        """Seconds of the last pass by op."""
+
+    def op_parts(self) -> list[str]:
+        """By op, what its time is counted as."""
 
     def cancel(self) -> None: ...
 

@@ -11,6 +11,7 @@
 
 #include <cstring>
 
+#include "bandwidth.h"
 #include "bind_sampling.h"
 #include "dispatch.h"
 #include "program.h"
@@ -177,6 +178,14 @@ std::vector<float> to_vector(const Array<float>& a) { return {a.data(), a.data()
 NB_MODULE(_kernels, m) {
   bind_sampling(m);
   m.def("isas", available_isas, "Instruction sets this machine and build have, best first.");
+  m.def(
+      "read_bandwidth",
+      [](size_t bytes, int threads, int repeats) {
+        if (threads < 1 || repeats < 1) throw nb::value_error("at least one thread and one read");
+        const nb::gil_scoped_release release;
+        return read_bandwidth(bytes, threads, repeats);
+      },
+      "bytes"_a, "threads"_a, "repeats"_a, "Bytes a second of the best of so many reads of memory.");
   m.def("multiply", multiply, "weight"_a, "x"_a.noconvert(), "isa"_a, "tile"_a, "float_activations"_a = false,
         "x (tokens, columns) times the packed matrix, in tiles of so many tokens: (tokens, rows).");
   m.def("quantize", quantize, "x"_a.noconvert(), "isa"_a, "Activation codes and scales of x.");
@@ -251,6 +260,8 @@ NB_MODULE(_kernels, m) {
       .def("run", run, "tokens"_a.noconvert(), "positions"_a.noconvert(), "lengths"_a.noconvert(),
            "bases"_a.noconvert(), "tables"_a.noconvert(), "wanted"_a.noconvert(),
            "ancestors"_a.noconvert().none(), "threads"_a, "Run a pass; False if it was cancelled.")
+      .def("seconds", &Program::seconds, "Seconds of the last pass by op.")
+      .def("op_parts", &Program::op_parts, "By op, what its time is counted as.")
       .def("cancel", &Program::cancel)
       .def(
           "argmax", [](const Program& p, int i) { return argmax(logits_row(p, i), p.vocabulary()); }, "row"_a)

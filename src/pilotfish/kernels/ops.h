@@ -7,12 +7,14 @@ namespace pilotfish {
 
 struct RopeOp : Program::Op {  // angles of the pass's positions
   explicit RopeOp(int table) : table(table) {}
+  const char* part() const override { return "rope"; }
   void run(Program&, const Pass&, int, std::atomic<int64_t>&) override;
   int table;
 };
 
 struct EmbedOp : Program::Op {
   EmbedOp(std::shared_ptr<Weight> t, int out) : table(std::move(t)), out(out) {}
+  const char* part() const override { return "embed"; }
   void run(Program&, const Pass&, int, std::atomic<int64_t>&) override;
   std::shared_ptr<Weight> table;
   int out;
@@ -21,6 +23,7 @@ struct EmbedOp : Program::Op {
 struct NormOp : Program::Op {
   NormOp(int in, std::vector<float> w, float eps, int out, bool wanted)
       : in(in), out(out), weight(std::move(w)), eps(eps), wanted(wanted) {}
+  const char* part() const override { return "norm"; }
   void run(Program&, const Pass&, int, std::atomic<int64_t>&) override;
   int in, out;
   std::vector<float> weight;
@@ -31,6 +34,7 @@ struct NormOp : Program::Op {
 struct LinearOp : Program::Op {
   LinearOp(int in, std::vector<Program::Part> parts, int out, bool add, bool wanted)
       : in(in), out(out), parts(std::move(parts)), add(add), wanted(wanted) {}
+  const char* part() const override { return wanted ? "head" : add ? "output" : "qkv"; }
   void run(Program&, const Pass&, int, std::atomic<int64_t>&) override;
   int in, out;
   std::vector<Program::Part> parts;
@@ -40,6 +44,7 @@ struct LinearOp : Program::Op {
 struct CacheOp : Program::Op {
   CacheOp(int qkv, int heads, int layer, int table, float scale)
       : qkv(qkv), heads(heads), layer(layer), table(table), scale(scale) {}
+  const char* part() const override { return "rope"; }
   void run(Program&, const Pass&, int, std::atomic<int64_t>&) override;
   int qkv, heads, layer, table;
   float scale;
@@ -49,12 +54,14 @@ struct CacheOp : Program::Op {
 // ways blocks are merged in ascending order, so the bits are the same.
 struct AttendOp : Program::Op {
   AttendOp(int qkv, int heads, int layer) : qkv(qkv), heads(heads), layer(layer) {}
+  const char* part() const override { return "attention"; }
   void run(Program&, const Pass&, int, std::atomic<int64_t>&) override;
   int qkv, heads, layer;
 };
 
 struct MergeOp : Program::Op {
   MergeOp(int heads, int out) : heads(heads), out(out) {}
+  const char* part() const override { return "attention"; }
   void run(Program&, const Pass&, int, std::atomic<int64_t>&) override;
   int heads, out;
 };
@@ -62,6 +69,7 @@ struct MergeOp : Program::Op {
 struct GatedOp : Program::Op {
   GatedOp(int in, std::shared_ptr<Weight> gate, std::shared_ptr<Weight> up, int out)
       : in(in), out(out), gate(std::move(gate)), up(std::move(up)) {}
+  const char* part() const override { return "mlp"; }
   void run(Program&, const Pass&, int, std::atomic<int64_t>&) override;
   int in, out;
   std::shared_ptr<Weight> gate, up;

@@ -1,6 +1,7 @@
 #include "program.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -157,11 +158,19 @@ bool Program::run(Pass& pass) {
   cancelled_.store(false, std::memory_order_relaxed);
   Barrier barrier(pass.threads);
   std::atomic<size_t> last{ops_.size()};  // the op to stop behind
+  using Clock = std::chrono::steady_clock;
+  auto before = Clock::now();
+  seconds_.assign(ops_.size(), 0.0);
   auto body = [&](int thread) {
     for (size_t i = 0; i < ops_.size(); i++) {
       ops_[i]->run(*this, pass, thread, *counters_[i]);
       if (thread == 0 && cancelled_.load(std::memory_order_relaxed)) last.store(i, std::memory_order_relaxed);
       barrier.wait();
+      if (thread == 0) {
+        const auto now = Clock::now();
+        seconds_[i] = std::chrono::duration<double>(now - before).count();
+        before = now;
+      }
       // All threads see what thread 0 wrote before the barrier. A late one may see what thread 0 has written
       // behind the next op already, and must meet the others there once more.
       if (last.load(std::memory_order_relaxed) <= i) return;
@@ -171,6 +180,12 @@ bool Program::run(Pass& pass) {
   if (last.load() < ops_.size()) return false;
   wanted_rows_ = static_cast<int>(pass.wanted.size());
   return true;
+}
+
+std::vector<std::string> Program::op_parts() const {
+  std::vector<std::string> parts;
+  for (const auto& op : ops_) parts.emplace_back(op->part());
+  return parts;
 }
 
 const float* Program::logits(int wanted) const {

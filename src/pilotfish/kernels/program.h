@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "kernels.h"
@@ -102,6 +103,9 @@ class Program {
 
   // Runs the program; false if cancelled. Logits of wanted rows are then in logits(i).
   bool run(Pass& pass);
+  // Seconds of the last pass by op, in order; thread 0 from barrier to barrier.
+  const std::vector<double>& seconds() const { return seconds_; }
+  std::vector<std::string> op_parts() const;
   void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
   const float* logits(int wanted) const;
   int wanted_rows() const { return wanted_rows_; }  // of the last pass; 0 after a cancelled one
@@ -111,6 +115,7 @@ class Program {
 
   struct Op {
     virtual ~Op() = default;
+    virtual const char* part() const = 0;  // what its time is counted as
     // On every thread of the pass; allocates nothing and throws nothing.
     virtual void run(Program& p, const Pass& pass, int thread, std::atomic<int64_t>& next) = 0;
   };
@@ -158,6 +163,7 @@ class Program {
   void plan_attention(const Pass& pass);
   void reserve_scratch(const Pass& pass);
   std::vector<std::unique_ptr<Op>> ops_;
+  std::vector<double> seconds_;
   std::vector<std::unique_ptr<std::atomic<int64_t>>> counters_;
   std::atomic<bool> cancelled_{false};
   int logits_buffer_ = -1;

@@ -9,7 +9,8 @@ void rms_norm(const float* x, const float* weight, float eps, int n, float* y) {
     squares = fma(v, v, squares);
   }
   const float mean = sum(squares) / static_cast<float>(n);
-  const Lanes factor = Lanes::set(1.0f / __builtin_sqrtf(mean + eps));
+  const float fault = mean - mean;  // 0, or NaN: a norm that overflows is no row of zeros
+  const Lanes factor = Lanes::set(1.0f / __builtin_sqrtf(mean + eps) + fault);
   for (int i = 0; i < n; i += 16) mul(mul(Lanes::load(x + i), factor), Lanes::load(weight + i)).store(y + i);
 }
 

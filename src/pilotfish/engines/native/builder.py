@@ -81,6 +81,7 @@ class Builder:
         self._threads = threads
         self._progress = progress
         self._used: set[str] = set()
+        self._gathered: set[str] = set()  # tensors of which a pass reads a few rows only
         self._weights: dict[str, _kernels.Weight] = {}
         self._packed = 0
         self._arena_bytes = sum(map(self._packed_bytes, container.tensors))
@@ -94,6 +95,11 @@ class Builder:
         """Bytes of the packed weights."""
         return self._arena_bytes
 
+    @property
+    def read_bytes(self) -> int:
+        """Bytes, as filed, of the tensors that a pass reads in full."""
+        return sum(self._container.tensors[name].nbytes for name in self._used - self._gathered)
+
     def has(self, name: str) -> bool:
         """Tell whether the file has a tensor of that name."""
         return name in self._container.tensors
@@ -102,6 +108,7 @@ class Builder:
         """Rows of the embedding table for the pass's tokens."""
         weight = self._matrix(table, self.config.integer("embedding_length"))
         self.vocab_size = weight.rows
+        self._gathered.add(table)
         out = self._buffer(weight.columns)
         self.program.embed(weight, out.index)
         return out
@@ -175,6 +182,7 @@ class Builder:
         weight = self._matrix(matrix, h.width, rows=self.vocab_size)  # a token has a row in both
         out = self._buffer(weight.rows)
         self.program.linear(h.index, [(weight, None, 0)], out.index, add=False, wanted_only=True)
+        self._gathered.discard(matrix)  # a tied embedding is read in full after all
         self.program.set_logits(out.index)
 
     def refuse_unused(self) -> None:

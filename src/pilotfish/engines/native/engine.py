@@ -42,6 +42,8 @@ class NativeEngine:
         Instruction set of the kernels.
     weights_bytes
         Bytes of the packed weights.
+    read_bytes
+        Bytes, as filed, of the tensors that a pass reads in full.
     kv_bytes_per_token
         Bytes that a cached token takes.
     """
@@ -55,6 +57,7 @@ class NativeEngine:
         self.threads = threads
         self.isa = isa
         self.weights_bytes = builder.weights_bytes
+        self.read_bytes = builder.read_bytes
         self.kv_bytes_per_token = builder.pages.page_bytes // PAGE
         self._program: _kernels.Program | None = builder.program
         self._tables = PageTables(builder.pages)
@@ -206,6 +209,14 @@ class NativeEngine:
         for sequence, length in zip(sequences, lengths, strict=True):
             sequence.length += length
         return NativeRows(self, self._passes, len(wanted))
+
+    def parts_s(self) -> dict[str, float]:
+        """Return the seconds of the last pass by part: qkv, rope, attention, output, mlp, head and so on."""
+        program = self.program(self._passes)
+        parts: dict[str, float] = {}
+        for part, seconds in zip(program.op_parts(), program.seconds(), strict=True):
+            parts[part] = parts.get(part, 0.0) + seconds
+        return parts
 
     def cancel(self) -> None:
         """Make the pass that runs now (in another thread) end between two ops with Cancelled."""
