@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import pilotfish
+from pilotfish import hub
 from pilotfish.engines import native
+from pilotfish.engines.native.container import Container
 from pilotfish.errors import FormatError, HubError, OutOfMemory, UsageError, VocabularyMismatch
-from pilotfish.loading import Shape
-from tiny import HEADER, metadata, tiny_engine, write_header
+from pilotfish.loading import Plan
+from tiny import metadata, tiny_engine, write_header
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,9 +24,9 @@ class FakeNative:
     loaded: tuple[dict[str, Any], ...] = ()
 
     @classmethod
-    def load(cls, path: Path, *, progress: Any = None, **options: Any) -> Any:
+    def load(cls, file: Container, *, progress: Any = None, **options: Any) -> Any:
         """Stand in for `NativeEngine.load`."""
-        cls.loaded = (*cls.loaded, {"path": path, **options})
+        cls.loaded = (*cls.loaded, {"path": file.path, **options})
         if progress is not None:
             progress(1.0)
         engine: Any = tiny_engine(context=options["context"])
@@ -80,16 +82,23 @@ def test_what_does_not_fit_into_memory_is_refused_with_both_numbers(
     pilotfish.load(target)
 
 
-def test_the_memory_of_a_sequence_follows_from_the_header() -> None:
-    shape = Shape.read(HEADER)
-    assert shape.kv_bytes_per_token == 2 * 2 * (2 * 8) * 2  # key and value, layers, heads times size, f16
-    assert Shape.read({**HEADER, "llama.attention.key_length": 16}).kv_bytes_per_token == 256
+def kv_bytes(path: str) -> int:
+    plan = Plan.make(hub.resolve(path), 10)
+    plan.file.close()
+    return plan.kv_bytes
 
 
-@pytest.mark.parametrize("value", [0, -1, "many", None, 1.5])
-def test_a_size_that_is_none_is_named(value: Any) -> None:
+def test_the_memory_of_a_sequence_follows_from_the_header(tmp_path: Path) -> None:
+    """Keys and values, layers, heads times their size, two bytes each."""
+    assert kv_bytes(write_header(tmp_path)) == 10 * 2 * 2 * (2 * 8) * 2
+    longer = write_header(tmp_path, llama__attention__key_length=16, llama__attention__value_length=16)
+    assert kv_bytes(longer) == 10 * 2 * 2 * (2 * 16) * 2
+
+
+@pytest.mark.parametrize("value", [0, "many", 1.5])
+def test_a_size_that_is_none_is_named(tmp_path: Path, value: Any) -> None:
     with pytest.raises(FormatError, match=r"llama\.block_count is"):
-        Shape.read({**HEADER, "llama.block_count": value})
+        pilotfish.load(write_header(tmp_path, llama__block_count=value))
 
 
 def test_a_draft_with_another_vocabulary_is_refused_naming_the_first_difference(
@@ -120,10 +129,10 @@ def test_a_failed_draft_frees_the_target(
     engines: list[Any] = []
     load = fake.load
 
-    def fail_second(path: Path, **options: Any) -> Any:
+    def fail_second(file: Container, **options: Any) -> Any:
         if engines:
             raise FormatError("broken")
-        engines.append(load(path, **options))
+        engines.append(load(file, **options))
         return engines[0]
 
     monkeypatch.setattr(fake, "load", fail_second)

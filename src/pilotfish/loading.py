@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,9 +11,11 @@ from typing import TYPE_CHECKING, TypeVar
 from pilotfish import hub, memory
 from pilotfish.drafting import Drafting, Wish
 from pilotfish.engines import native
-from pilotfish.engines.native.container import Container
-from pilotfish.engines.native.families import FAMILIES
-from pilotfish.errors import FormatError, TemplateError, UnsupportedError, UsageError
+from pilotfish.engines.native.config import Config
+from pilotfish.engines.native.container import Container, Value
+from pilotfish.engines.native.families import family_named
+from pilotfish.engines.native.families.decoder import attention_shape
+from pilotfish.errors import TemplateError, UsageError
 from pilotfish.model import Model, TextModel
 from pilotfish.text.template import ChatTemplate
 from pilotfish.text.tokenizer import Tokenizer
@@ -23,9 +26,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 M = TypeVar("M", bound=Model)
-
-DEFAULT_CONTEXT = 8192
-"""Context of a model that could hold more, unless one is asked for."""
 
 KV_BYTES = 2
 """Bytes of one number in the KV cache."""
@@ -39,17 +39,20 @@ class Plan:
     ----------
     ref
         The file and its name.
-    metadata
-        The file's header.
+    file
+        The file, open, its header read.
     context
         Most tokens that a sequence will hold.
+    longest
+        Most tokens that the model can hold.
     weights_bytes, kv_bytes
         The file's size, and the KV cache of one full sequence.
     """
 
     ref: hub.ModelRef
-    metadata: Mapping[str, object]
+    file: Container
     context: int
+    longest: int
     weights_bytes: int
     kv_bytes: int
 
@@ -61,61 +64,36 @@ class Plan:
         ------
         UsageError
             A context that is below 1 or beyond the model's.
-        UnsupportedError
-            A model family that is not known.
+        ModelError
+            Not a file that can be read, or a model family that is not known.
         """
-        with Container.open(ref.path) as container:
-            metadata, size = container.metadata, container.size_bytes
-        shape = Shape.read(metadata)
-        if context is not None and shorter:
-            context = min(context, shape.context)
-        if context is not None and not 1 <= context <= shape.context:
-            raise UsageError(
-                f"context is {context}",
-                f"{ref.name} can hold from 1 to {shape.context} tokens of prompt and answer",
-            )
-        tokens = min(shape.context, DEFAULT_CONTEXT) if context is None else context
-        return cls(ref, metadata, tokens, size, tokens * shape.kv_bytes_per_token)
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """What the header says about the memory of a sequence."""
-
-    family: str
-    context: int
-    kv_bytes_per_token: int
+        file = Container.open(ref.path)
+        try:
+            return cls._fitting(ref, file, context, shorter=shorter)
+        except BaseException:
+            file.close()
+            raise
 
     @classmethod
-    def read(cls, metadata: Mapping[str, object]) -> Shape:
-        """Read it from a header.
-
-        Raises
-        ------
-        UnsupportedError
-            A model family that is not known.
-        FormatError
-            A key that is missing or no size; named.
-        """
-        family = str(metadata.get("general.architecture"))
-        if family not in FAMILIES:  # said before a key of the family is missed
-            raise UnsupportedError(
-                f"the model family {family!r} is not supported", f"supported are {', '.join(FAMILIES)}"
+    def _fitting(cls, ref: hub.ModelRef, file: Container, context: int | None, *, shorter: bool) -> Plan:
+        config = Config(file.metadata)
+        family_named(config.architecture)  # said before a key of the family is missed
+        longest, shape = config.integer("context_length", most=1 << 30), attention_shape(config)
+        if context is not None and shorter:
+            context = min(context, longest)
+        if context is not None and not 1 <= context <= longest:
+            raise UsageError(
+                f"context is {context}",
+                f"{ref.name} can hold from 1 to {longest} tokens of prompt and answer",
             )
+        tokens = min(longest, native.DEFAULT_CONTEXT) if context is None else context
+        numbers = 2 * shape.layers * shape.kv_heads * shape.head  # keys and values of a token
+        return cls(ref, file, tokens, longest, file.size_bytes, tokens * numbers * KV_BYTES)
 
-        def number(key: str, default: int | None = None) -> int:
-            value = metadata.get(f"{family}.{key}", default)
-            if not isinstance(value, int) or value < 1:
-                raise FormatError(
-                    f"{family}.{key} is {value!r}", "it has to be a whole number; fetch the file again"
-                )
-            return value
-
-        heads = number("attention.head_count")
-        head_size = number("attention.key_length", number("embedding_length") // heads)
-        kv_heads = number("attention.head_count_kv", heads)
-        per_token = 2 * number("block_count") * kv_heads * head_size * KV_BYTES
-        return cls(family, number("context_length"), per_token)
+    @property
+    def metadata(self) -> Mapping[str, Value]:
+        """The file's header."""
+        return self.file.metadata
 
 
 def load_models(
@@ -135,11 +113,31 @@ def load_models(
     notice = notice or (lambda _text: None)
     if threads is not None and (not isinstance(threads, int) or threads < 1):
         raise UsageError(f"threads is {threads!r}", "it is a whole number, at least 1")
-    target = Plan.make(hub.resolve(model, offline=offline), context)
-    refs = [_draft_of(target.ref, wish, offline=offline, notice=notice) for wish in wishes]
-    others = {ref.path.resolve(): ref for ref in refs if ref is not None}
-    others.pop(target.ref.path.resolve(), None)  # a target that drafts for itself is loaded once
-    drafts = {path: Plan.make(ref, target.context, shorter=True) for path, ref in others.items()}
+    with contextlib.ExitStack() as files:
+        target = Plan.make(hub.resolve(model, offline=offline), context)
+        files.callback(target.file.close)
+        refs = [_draft_of(target.ref, wish, offline=offline, notice=notice) for wish in wishes]
+        others = {ref.path.resolve(): ref for ref in refs if ref is not None}
+        others.pop(target.ref.path.resolve(), None)  # a target that drafts for itself is loaded once
+        drafts: dict[Path, Plan] = {}
+        for path, ref in others.items():
+            drafts[path] = Plan.make(ref, target.context, shorter=True)
+            files.callback(drafts[path].file.close)
+        loaded = _load_all(target, drafts, threads, notice, progress)
+        text = loaded[target.ref.path.resolve()]
+        assert isinstance(text, TextModel)
+        models = [None if ref is None else loaded[ref.path.resolve()] for ref in refs]
+        return text, [Drafting(wish, found) for wish, found in zip(wishes, models, strict=True)]
+
+
+def _load_all(
+    target: Plan,
+    drafts: Mapping[Path, Plan],
+    threads: int | None,
+    notice: Callable[[str], None],
+    progress: Callable[[str, float], None] | None,
+) -> dict[Path, Model]:
+    """Check that the models fit each other and the memory, then read their weights; all of them or none."""
     for plan in drafts.values():
         if plan.context < target.context:
             notice(
@@ -152,17 +150,16 @@ def load_models(
         check_same(tokenizer.vocabulary, Vocabulary(plan.metadata))
     template = _template_of(target, notice)
     talks = functools.partial(TextModel, tokenizer=tokenizer, template=template)
-    text = _load(talks, target, threads, progress)
-    loaded: dict[Path, Model] = {target.ref.path.resolve(): text}
+    loaded: dict[Path, Model] = {}
     try:
+        loaded[target.ref.path.resolve()] = _load(talks, target, threads, progress)
         for path, plan in drafts.items():
             loaded[path] = _load(Model, plan, threads, progress)
     except BaseException:
         for done in loaded.values():
             done.dispose()
         raise
-    models = [None if ref is None else loaded[ref.path.resolve()] for ref in refs]
-    return text, [Drafting(wish, found) for wish, found in zip(wishes, models, strict=True)]
+    return loaded
 
 
 def check_memory(*plans: Plan) -> None:
@@ -203,7 +200,7 @@ def _load(
 ) -> M:
     name = plan.ref.name
     engine = native.NativeEngine.load(
-        plan.ref.path,
+        plan.file,
         threads=threads,
         context=plan.context,
         progress=None if progress is None else lambda share: progress(name, share),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 import sys
 import traceback
@@ -26,6 +27,9 @@ class ReaderLeft(Exception):
 def exit_code_of(run: Callable[[], object]) -> int:
     """Run a command and return its exit code; nothing but SystemExit leaves this function."""
     _open_missing_streams()
+    logger = logging.getLogger("pilotfish")
+    if not any(isinstance(handler, LogLine) for handler in logger.handlers):
+        logger.addHandler(LogLine(logging.WARNING))
     with contextlib.suppress(AttributeError, OSError):  # what a terminal can't show must not end an answer
         sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
     try:
@@ -69,6 +73,17 @@ def _described(error: Exception) -> str:
     if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EIO}:
         return f"can't write the output: {error.strerror}"
     return f"{type(error).__name__}: {error} (set PILOTFISH_DEBUG=1 for the traceback)"
+
+
+class LogLine(logging.Handler):
+    """Shows what the library logs as one line each, without a traceback unless PILOTFISH_DEBUG is set."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a record of a warning or an error."""
+        cause = record.exc_info[1] if record.exc_info else None
+        notice(record.getMessage() + ("" if cause is None else f" ({type(cause).__name__}: {cause})"))
+        if cause is not None and os.environ.get("PILOTFISH_DEBUG"):
+            traceback.print_exception(cause)
 
 
 def notice(text: str) -> None:

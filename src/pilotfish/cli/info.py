@@ -31,30 +31,28 @@ def command(
     """Describe a model from its header: family, size, context, tensor types, memory. Nothing is loaded."""
     from pilotfish import hub, memory
     from pilotfish.bench.envelope import cpu_name
-    from pilotfish.engines.native.container import Container
     from pilotfish.engines.native.threads import default_threads
     from pilotfish.kernels import _kernels
-    from pilotfish.loading import Plan, Shape
+    from pilotfish.loading import Plan
     from pilotfish.model import file_sha256
 
     if threads is not None:
         positive("threads", threads)
     ref = hub.resolve(named(model), offline=offline)
     plan = Plan.make(ref, context)
-    with Container.open(ref.path) as container:
+    with plan.file as container:
         types = Counter(info.type for info in container.tensors.values())
         by_type = {name: {"tensors": count, "bytes": 0} for name, count in types.items()}
         for info in container.tensors.values():
             by_type[info.type]["bytes"] += info.nbytes
-    shape = Shape.read(plan.metadata)
     sha256 = ref.entry.sha256 if ref.entry else file_sha256(ref.path)
     facts: dict[str, object] = {
         "name": ref.name,
         "title": str(plan.metadata.get("general.name", "")),
         "path": str(ref.path),
-        "family": shape.family,
+        "family": plan.metadata["general.architecture"],
         "size_bytes": plan.weights_bytes,
-        "context_max": shape.context,
+        "context_max": plan.longest,
         "context": plan.context,
         "tensor_types": by_type,
         "kv_bytes": plan.kv_bytes,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import collections.abc
 import itertools
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pilotfish.drafters.base import NO_DRAFT, Draft
@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Guard:
     """Stands in for `drafter`, or for no drafter; ids from `token_count` on are padding of the vocabulary."""
 
     drafter: Drafter | None
     token_count: int
+    _reported: set[str] = field(default_factory=set)
 
     def propose(
         self, sequences: collections.abc.Sequence[View], limits: collections.abc.Sequence[int]
@@ -36,7 +37,7 @@ class Guard:
             drafts = self.drafter.propose(sequences, limits)
             return [self._sane(draft, limit) for draft, limit in zip(drafts, limits, strict=True)]
         except Exception:
-            _log.exception("drafter %s failed to propose; this step goes on without it", self.drafter.name)
+            self._report("propose")
             return [NO_DRAFT] * len(sequences)
 
     def observe(self, sequence: View, draft: Draft, accepted: int) -> None:
@@ -46,7 +47,7 @@ class Guard:
         try:
             self.drafter.observe(sequence, draft, accepted)
         except Exception:
-            _log.exception("drafter %s failed to observe", self.drafter.name)
+            self._report("observe")
 
     def forget(self, key: int) -> None:
         """Let the drafter free what it keeps for a sequence."""
@@ -55,7 +56,14 @@ class Guard:
         try:
             self.drafter.forget(key)
         except Exception:
-            _log.exception("drafter %s failed to forget a sequence", self.drafter.name)
+            self._report("forget a sequence")
+
+    def _report(self, what: str) -> None:
+        """Log the error in hand, once for each kind: a drafter that always fails must not flood the log."""
+        level = logging.DEBUG if what in self._reported else logging.ERROR
+        self._reported.add(what)
+        name = "" if self.drafter is None else self.drafter.name
+        _log.log(level, "drafter %s failed to %s; the answer goes on without it", name, what, exc_info=True)
 
     def _sane(self, draft: Draft, limit: int) -> Draft:
         usable = itertools.takewhile(lambda token: 0 <= token < self.token_count, draft.tokens[:limit])

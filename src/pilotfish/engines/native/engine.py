@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -13,12 +14,12 @@ from pilotfish.engines.base import Chunk
 from pilotfish.engines.native.builder import Builder
 from pilotfish.engines.native.config import Config
 from pilotfish.engines.native.container import Container, Value
-from pilotfish.engines.native.families import FAMILIES
+from pilotfish.engines.native.families import family_named
 from pilotfish.engines.native.families.decoder import attention_shape
 from pilotfish.engines.native.kv import PAGE, PageTables, tables_of
 from pilotfish.engines.native.rows import NativeRows
 from pilotfish.engines.native.threads import default_threads
-from pilotfish.errors import Cancelled, EngineError, UnsupportedError, UsageError
+from pilotfish.errors import Cancelled, EngineError, UsageError
 from pilotfish.kernels import _kernels
 
 DEFAULT_CONTEXT = 8192
@@ -69,7 +70,7 @@ class NativeEngine:
     @classmethod
     def load(
         cls,
-        path: str | Path,
+        model: str | Path | Container,
         *,
         threads: int | None = None,
         context: int | None = None,
@@ -81,6 +82,8 @@ class NativeEngine:
 
         Parameters
         ----------
+        model
+            Path of a GGUF file, or the file already open; that one stays open.
         threads
             Default: the cores that affinity and container leave.
         context
@@ -103,14 +106,10 @@ class NativeEngine:
         threads = default_threads() if threads is None else threads
         if not 1 <= threads <= 1024:
             raise UsageError(f"threads is {threads}", "use 1..1024, or leave it out")
-        with Container.open(path) as container:
+        opened = contextlib.nullcontext(model) if isinstance(model, Container) else Container.open(model)
+        with opened as container:
             config = Config(container.metadata)
-            family = FAMILIES.get(config.architecture)
-            if family is None:
-                raise UnsupportedError(
-                    f"the model family {config.architecture!r} is not supported",
-                    f"supported are {', '.join(FAMILIES)}",
-                )
+            build = family_named(config.architecture)
             longest = config.integer("context_length", most=1 << 30)
             if context is not None and not 1 <= context <= longest:
                 raise UsageError(f"context is {context}", f"this model holds 1..{longest} tokens")
@@ -123,7 +122,7 @@ class NativeEngine:
                 float_activations=float_activations,
                 progress=progress or (lambda _share: None),
             )
-            family(builder)
+            build(builder)
             config.refuse_unread()
             builder.refuse_unused()
             metadata = container.metadata
