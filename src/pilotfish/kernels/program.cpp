@@ -18,6 +18,8 @@ void Pages::Free::operator()(uint16_t* p) const { std::free(p); }
 int Pages::allocate() {
   void* p = nullptr;
   if (posix_memalign(&p, 4096, page_bytes()) != 0) throw std::bad_alloc();
+  std::memset(p, 0,
+              page_bytes());  // masked keys are computed, then dropped: better from zeros than from anything
   std::unique_ptr<uint16_t, Free> page(static_cast<uint16_t*>(p));
   pages_.push_back(std::move(page));
   return count() - 1;

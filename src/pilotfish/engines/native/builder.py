@@ -129,18 +129,24 @@ class Builder:
         self.program.norm(x.index, self._vector(weight, x.width), eps, out.index, wanted_only)
         return out
 
-    def linear(
+    def qkv(
         self,
         h: Activations,
         matrices: Sequence[str],
         *,
-        biases: Sequence[str | None] = (),
+        biases: Sequence[str] = (),
         rows_from: Sequence[NDArray[np.int32] | None] = (),
     ) -> Buffer:
-        """Results of several matrices side by side in one new buffer."""
+        """Queries, keys and values of all heads side by side in one new buffer.
+
+        Row i of a matrix, and of its bias, is the file's row `rows_from[...][i]`.
+        """
+        shape = self.attention_shape
+        heads = (shape.heads, shape.kv_heads, shape.kv_heads)
         parts, offset = [], 0
-        for i, name in enumerate(matrices):
-            weight = self._matrix(name, h.width, rows_from[i] if rows_from else None)
+        for i, (name, count) in enumerate(zip(matrices, heads, strict=True)):
+            rows = count * shape.head
+            weight = self._matrix(name, h.width, rows_from[i] if rows_from else None, rows=rows)
             bias_name = biases[i] if biases else None
             bias = None if bias_name is None else self._vector(bias_name, weight.rows)
             if bias is not None and rows_from and rows_from[i] is not None:
@@ -159,11 +165,6 @@ class Builder:
     def attention(self, qkv: Buffer, layer: int, rope: int) -> Activations:
         """Rotate queries and keys, store keys and values, attend over what each row sees."""
         shape = self.attention_shape
-        expected = (shape.heads + 2 * shape.kv_heads) * shape.head
-        if qkv.width != expected:
-            raise FormatError(
-                f"queries, keys and values of layer {layer} have {qkv.width} rows, not {expected}"
-            )
         self.program.rope_and_cache(qkv.index, shape.heads, layer, rope, 1.0 / math.sqrt(shape.head))
         out = self._activations(shape.heads * shape.head)
         self.program.attention(qkv.index, shape.heads, layer, out.index)

@@ -18,7 +18,7 @@ from pilotfish.engines.native.families import family_named
 from pilotfish.engines.native.families.decoder import attention_shape
 from pilotfish.engines.native.kv import PAGE, PageTables, tables_of
 from pilotfish.engines.native.rows import NativeRows
-from pilotfish.engines.native.threads import default_threads
+from pilotfish.engines.native.threads import MOST_THREADS, default_threads
 from pilotfish.errors import Cancelled, EngineError, UsageError
 from pilotfish.kernels import _kernels
 
@@ -104,8 +104,8 @@ class NativeEngine:
         """
         isa = _isa(isa or os.environ.get("PILOTFISH_ISA"))
         threads = default_threads() if threads is None else threads
-        if not 1 <= threads <= 1024:
-            raise UsageError(f"threads is {threads}", "use 1..1024, or leave it out")
+        if not 1 <= threads <= MOST_THREADS:
+            raise UsageError(f"threads is {threads}", f"use 1..{MOST_THREADS}, or leave it out")
         opened = contextlib.nullcontext(model) if isinstance(model, Container) else Container.open(model)
         with opened as container:
             config = Config(container.metadata)

@@ -6,6 +6,8 @@ import math
 import os
 from pathlib import Path
 
+MOST_THREADS = 1024
+
 
 def default_threads(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
     """Return the number of usable cores, at least 1."""
@@ -13,7 +15,7 @@ def default_threads(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
         cores = len(os.sched_getaffinity(0))
     except AttributeError:  # macOS
         cores = os.cpu_count() or 1
-    return max(1, min(cores, _container_limit(cgroup) or cores))
+    return max(1, min(cores, _container_limit(cgroup) or cores, MOST_THREADS))
 
 
 def _container_limit(cgroup: Path) -> int | None:

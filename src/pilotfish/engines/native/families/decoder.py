@@ -52,7 +52,7 @@ def build_decoder(m: Builder, *, interleaved: bool, qkv_bias: bool) -> None:
     for layer in range(shape.layers):
         block = f"blk.{layer}."
         h = m.norm(x, block + "attn_norm.weight", eps)
-        qkv = m.linear(
+        qkv = m.qkv(
             h,
             [block + f"attn_{part}.weight" for part in "qkv"],
             biases=[block + f"attn_{part}.bias" for part in "qkv"] if qkv_bias else (),
