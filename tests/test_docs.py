@@ -62,9 +62,11 @@ def commands(text: str) -> Iterator[list[str]]:
             yield re.sub(r'"[^"]*"', "QUOTED", found[1]).split()
 
 
-def options_of(command: str) -> set[str]:
-    found = cli.get_command(click.Context(cli), command)
-    assert found is not None, command
+def options_of(words: list[str]) -> set[str]:
+    found = cli.get_command(click.Context(cli), words[0])
+    if isinstance(found, click.Group):
+        found = found.get_command(click.Context(found), words[1])
+    assert found is not None, words
     return {"-h", "--help"}.union(*(set(p.opts) | set(p.secondary_opts) for p in found.params))
 
 
@@ -133,7 +135,7 @@ def test_every_command_and_option_named_exists(path: Path) -> None:
             continue
         assert words[0] in COMMANDS, words
         named = {word.split("=")[0] for word in words[1:] if re.match(r"--?[a-z]", word)}
-        assert named <= options_of(words[0]), words
+        assert named <= options_of(words), words
 
 
 @each_page
