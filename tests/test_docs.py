@@ -64,9 +64,11 @@ def commands(text: str) -> Iterator[list[str]]:
 
 def options_of(words: list[str]) -> set[str]:
     found = cli.get_command(click.Context(cli), words[0])
-    if isinstance(found, click.Group):
-        found = found.get_command(click.Context(found), words[1])
     assert found is not None, words
+    if isinstance(found, click.Group):
+        if not words[1:]:
+            return set().union(*(options_of([*words, name]) for name in found.commands))
+        found = found.commands[words[1]]
     return {"-h", "--help"}.union(*(set(p.opts) | set(p.secondary_opts) for p in found.params))
 
 
@@ -140,7 +142,7 @@ def test_every_command_and_option_named_exists(path: Path) -> None:
 
 @each_page
 def test_options_named_alone_belong_to_some_command(path: Path) -> None:
-    known = {"--version"}.union(*(options_of(command) for command in COMMANDS))
+    known = {"--version"}.union(*(options_of([command]) for command in COMMANDS))
     for line in code(path.read_text(encoding="utf-8")):
         if re.match(r"--?[a-z][a-z-]*( |$)", line):
             assert line.split()[0] in known, line
@@ -185,7 +187,7 @@ def test_every_variable_named_is_read(path: Path) -> None:
         f for suffix in ("py", "sh") for d in ("src", "scripts") for f in (ROOT / d).rglob(f"*.{suffix}")
     ]
     read = "\n".join(file.read_text(encoding="utf-8") for file in sources)
-    options = {"PILOTFISH_" + o[2:].replace("-", "_").upper() for c in COMMANDS for o in options_of(c)}
+    options = {"PILOTFISH_" + o[2:].replace("-", "_").upper() for c in COMMANDS for o in options_of([c])}
     named = everywhere(path.read_text(encoding="utf-8"), r"PILOTFISH_\w+")
     assert {name for name in named if name not in read} - options == set()
 
