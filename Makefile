@@ -68,7 +68,7 @@ verify = echo "==> pilotfish verify $(2)"; mkdir -p build/verify; \
 		--max-tokens 64 --json >build/verify/$(1).json; \
 	status=$$?; cat build/verify/$(1).json; exit $$status
 
-verify: verify-prompts models ## compare plain and speculative answers bit by bit (hours); PROMPTS=FILE.jsonl
+verify: verify-prompts models ## compare plain and speculative answers bit by bit (most of an hour); PROMPTS=FILE.jsonl
 	@$(call verify,qwen-model,-m qwen2.5-coder-1.5b -d qwen2.5-coder-0.5b --limit 13)
 	@$(call verify,qwen-suffix,-m qwen2.5-coder-1.5b -d suffix --limit 13)
 	@$(call verify,smollm2-suffix,-m smollm2-135m -d suffix --limit 52)

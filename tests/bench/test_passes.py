@@ -56,6 +56,14 @@ def test_a_context_without_room_is_refused(engine: NativeEngine) -> None:
     assert engine.pages_in_use == 0
 
 
+def test_a_picture_that_can_not_be_drawn_is_refused_before_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No model of that name is looked for yet."""
+    command = ["bench", "passes", "-m", "no-such-model", "--plot"]
+    assert "'curve.doc'" in call(*command, "curve.doc").error
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    assert 'pip install "pilotfish[plot]"' in call(*command, "curve.png").error
+
+
 @pytest.mark.models
 def test_the_command_prints_one_line_of_json(smollm2: Path) -> None:
     arguments = ["bench", "passes", "-m", str(smollm2), "--context", "16", "--repeats", "1", "--json"]

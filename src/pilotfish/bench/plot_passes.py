@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 
 from pilotfish.bench.passes import Passes
 from pilotfish.errors import UsageError
 
+ENDINGS = (".png", ".svg", ".pdf")
 
-def plot(passes: Passes, title: str, path: Path) -> None:
-    """Write a picture; its format follows the file's ending (png, svg, pdf).
+
+def check_plot(path: Path) -> None:
+    """Raise UsageError if no picture can be drawn; asked before minutes are spent on measuring.
 
     Raises
     ------
     UsageError
-        matplotlib is missing, an ending it doesn't know, or a file that can't be written.
+        matplotlib is missing, or an ending that is not png, svg or pdf.
     """
-    try:
-        import matplotlib as mpl  # noqa: PLC0415 - an extra
-    except ImportError:
-        raise UsageError("plots need matplotlib", 'pip install "pilotfish[plot]"') from None
+    if path.suffix.lower() not in ENDINGS:
+        raise UsageError(f"--plot is {str(path)!r}", f"name a file that ends in {', '.join(ENDINGS)}")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise UsageError("plots need matplotlib", 'pip install "pilotfish[plot]"')
+
+
+def plot(passes: Passes, title: str, path: Path) -> None:
+    """Write a picture; its format follows the file's ending.
+
+    Raises
+    ------
+    UsageError
+        As `check_plot`, or a file that can't be written.
+    """
+    check_plot(path)
+    import matplotlib as mpl  # noqa: PLC0415 - an extra
+
     mpl.use("agg")
     from matplotlib import pyplot as plt  # noqa: PLC0415
 
@@ -44,7 +60,9 @@ def plot(passes: Passes, title: str, path: Path) -> None:
     axes.legend()
     try:
         figure.savefig(path)
-    except (OSError, ValueError) as error:
-        raise UsageError(f"can't write {path}: {error}", "name a .png, .svg or .pdf file") from error
+    except OSError as error:
+        raise UsageError(
+            f"can't write {path}: {error}", "name a file in a folder you can write to"
+        ) from error
     finally:
         plt.close(figure)

@@ -47,12 +47,16 @@ def passes_command(
     """
     from pilotfish.bench.envelope import envelope
     from pilotfish.bench.passes import TOKENS, measure
+    from pilotfish.bench.plot_passes import check_plot
+    from pilotfish.bench.plot_passes import plot as draw
     from pilotfish.drafting import Wish
     from pilotfish.engines.native import NativeEngine
     from pilotfish.loading import load_models
 
     positive("context", context)
     positive("repeats", repeats)
+    if plot is not None:
+        check_plot(Path(plot))
     room = max(context + max(TOKENS), 512)
     with loading_bar() as progress:
         target, _ = load_models(
@@ -65,8 +69,6 @@ def passes_command(
         show = (lambda share: bar("measuring", share)) if bar else (lambda _share: None)
         result = measure(engine, context, repeats, clock=time.perf_counter, progress=show)
     if plot is not None:
-        from pilotfish.bench.plot_passes import plot as draw
-
         draw(result, f"{target.name}, context {context}, {target.isa}, {target.threads} threads", Path(plot))
     if as_json:
         report = envelope("bench passes", target, [], {"context": context, "repeats": repeats})
