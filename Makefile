@@ -16,7 +16,7 @@ PROMPTS =
 
 NATIVE = CMakeLists.txt $(foreach at,*/* */*/* */*/*/*,$(wildcard $(addprefix src/pilotfish/$(at).,cpp h inl)))
 
-CPP = $(filter-out %.txt,$(NATIVE))
+CPP = $(filter-out %.txt,$(NATIVE)) $(foreach at,* */*,$(wildcard $(addprefix tests/kernels/emulated/$(at).,cpp h)))
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
@@ -29,8 +29,9 @@ requirements = $(BIN)/python -c 'import tomllib; \
 	toml = tomllib.load(open("pyproject.toml", "rb")); print("\n".join($(1)))'
 NEEDED = toml["build-system"]["requires"] + toml["project"]["dependencies"] + ["cmake"] + ["ninja"]
 NEEDED_BY_TESTS = toml["project"]["optional-dependencies"]["dev"]
+PEERS = [p for p in toml["project"]["optional-dependencies"]["peers"] if p.startswith("llama-cpp-python")]
 
-.PHONY: help demo test check format stubs models demo-models verify verify-prompts clean
+.PHONY: help demo test check format stubs peers models demo-models verify verify-prompts emulate emulate-tools clean
 
 help: ## show these targets (the default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s  %s\n", $$1, $$2 }' Makefile
@@ -56,6 +57,14 @@ format: $(VENV)/.dev ## format the code and apply the safe fixes
 stubs: $(VENV)/.installed ## write the type stub of the C++ module anew
 	@$(BIN)/python -m nanobind.stubgen -q -m pilotfish.kernels._kernels -o src/pilotfish/kernels/_kernels.pyi
 
+# Anew, and not from the cache: what is there may have been compiled for another processor.
+peers: $(VENV)/.packages ## compile llama.cpp for this processor, for `bench passes --peer` (10 to 15 minutes)
+	@echo "==> compiling llama-cpp-python for this processor (10 to 15 minutes on two cores)"
+	@. ./$(VENV)/.preflight; export CXX; \
+	$(call quietly,peers.log,$(call requirements,$(PEERS)) >$(VENV)/peers.txt \
+		&& CMAKE_ARGS="-DGGML_NATIVE=ON" $(BIN)/pip install --force-reinstall --no-deps --no-cache-dir \
+			--no-binary llama-cpp-python -r $(VENV)/peers.txt && $(BIN)/pip install -r $(VENV)/peers.txt)
+
 models: $(VENV)/.installed ## fetch the models that the tests and the demo use (1.7 GB)
 	@for model in $(TEST_MODELS); do $(BIN)/pilotfish pull $$model || exit $$?; done
 
@@ -77,6 +86,35 @@ verify-prompts:
 	@test -f "$(PROMPTS)" || { \
 		echo "make verify needs a file of prompts: make verify PROMPTS=path/to/prompts.jsonl" >&2; \
 		echo "(one JSON object a line with \"prompt\" or \"turns\"; found: \"$(PROMPTS)\")" >&2; exit 1; }
+
+# $(call emulate,ISA,COMPILER,ITS FLAGS,EMULATOR) compares the kernels of one instruction set with the portable ones.
+EMULATED = build/emulated
+EMULATED_FLAGS = -std=c++17 -O3 -ffp-contract=off -fno-math-errno -Isrc/pilotfish/kernels
+emulate = echo "==> building $(1) for emulation"; mkdir -p $(EMULATED) $(LOGS); { \
+	$(2) $(EMULATED_FLAGS) -c src/pilotfish/kernels/isa_portable.cpp -o $(EMULATED)/portable.o && \
+	$(2) $(EMULATED_FLAGS) $(3) -c src/pilotfish/kernels/isa_$(1).cpp -o $(EMULATED)/$(1).o && \
+	$(2) $(EMULATED_FLAGS) -static -DPILOTFISH_KERNELS=kernels_$(1) tests/kernels/emulated/compare.cpp \
+		$(EMULATED)/portable.o $(EMULATED)/$(1).o -o $(EMULATED)/$(1); \
+	} >$(LOGS)/emulate.log 2>&1 || { tail -n 30 $(LOGS)/emulate.log >&2; exit 1; }; \
+	$(4) $(EMULATED)/$(1) >$(EMULATED)/$(1).digest
+SIMDE = -isystem tests/kernels/emulated/simde -Wno-psabi -O1 -mavx2 -mfma -mf16c
+
+emulate: emulate-tools ## compare kernels for ARM, AVX-VNNI and AVX-512 with the portable ones, under emulation
+	@$(call emulate,neon,aarch64-linux-gnu-g++,-march=armv8.2-a+dotprod,qemu-aarch64 -cpu max)
+	@$(call emulate,avxvnni,g++,$(SIMDE),)
+	@$(call emulate,avx512,g++,$(SIMDE),)
+	@for isa in avxvnni avx512; do cmp $(EMULATED)/neon.digest $(EMULATED)/$$isa.digest || exit $$?; done
+	@echo "the portable kernels give the same results on ARM and x86-64"
+
+emulate-tools:
+	@grep -qw avx2 /proc/cpuinfo 2>/dev/null && test "$$(uname -m)" = x86_64 || { \
+		echo "make emulate needs Linux on x86-64 with AVX2; on other machines, make test compares what they have" >&2; \
+		exit 1; }
+	@missing=; test -e /usr/include/simde/x86/avx512.h || missing=simde; \
+	for tool in g++ aarch64-linux-gnu-g++ qemu-aarch64; do command -v $$tool >/dev/null || missing=$$tool; done; \
+	test -z "$$missing" || { \
+		echo "make emulate needs a compiler for ARM, an emulator of ARM and SIMDe. Type (Debian, Ubuntu):" >&2; \
+		echo "  sudo apt-get install -y g++ g++-aarch64-linux-gnu qemu-user libsimde-dev" >&2; exit 1; }
 
 clean: ## remove what was built here, .venv included; the models stay in their cache
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

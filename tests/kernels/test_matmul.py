@@ -15,6 +15,7 @@ from pilotfish.kernels import _kernels
 FLOATS = ("F32", "F16", "BF16")
 QUANTIZED = tuple(kind for kind in KERNEL_TYPES if kind not in FLOATS)
 ISAS = _kernels.isas()
+LARGEST_TILE = {"portable": 4, "neon": 8, "avx2": 8, "avxvnni": 8, "avx512": 16}
 MODES: tuple[Mode, ...] = ("random", "extreme")
 
 
@@ -86,7 +87,7 @@ def test_a_row_has_the_same_bits_in_every_tile_and_on_every_instruction_set(
         x = np.where(rng.random(x.shape) < 0.5, -1, 1).astype(np.float32) * np.float32(3)  # codes of +-127
     want = _kernels.multiply(weight, x, "portable", 1)
     for isa in ISAS:
-        tile = data.draw(st.integers(1, {"portable": 4, "avx2": 8, "avx512": 16}[isa]), label=f"{isa} tile")
+        tile = data.draw(st.integers(1, LARGEST_TILE[isa]), label=f"{isa} tile")
         assert _kernels.multiply(weight, x, isa, tile).tobytes() == want.tobytes()
 
 
@@ -111,6 +112,33 @@ def test_rows_are_packed_in_the_order_asked_for() -> None:
     straight = packed(raw, "Q4_1", 64)
     for row in range(32):
         assert weight.gather(row).tobytes() == straight.gather(int(order[row])).tobytes()
+
+
+@pytest.mark.parametrize("order", ["as filed", "mapped"])
+@pytest.mark.parametrize("kind", sorted(KERNEL_TYPES))
+def test_a_matrix_is_packed_in_parts_as_in_one_go(kind: str, order: str) -> None:
+    rng = np.random.default_rng(6)
+    columns = 2 * max(32, block_shape(kind)[0])
+    raw = random_blocks(kind, 85, columns, rng)
+    source = rng.permutation(85).astype(np.int32) if order == "mapped" else np.arange(85, dtype=np.int32)
+    arena = _kernels.Arena(_kernels.packed_bytes(KERNEL_TYPES[kind], 85, columns))
+    weight = _kernels.Weight(arena, KERNEL_TYPES[kind], 85, columns)
+    for first, count in ((32, 32), (64, None), (0, 16), (16, 16)):
+        data = np.ascontiguousarray(raw).reshape(-1).view(np.uint8)
+        weight.pack(data, source if order == "mapped" else None, 2, first, count)
+    whole = packed(raw[source], kind, columns)
+    for row in range(85):
+        assert weight.gather(row).tobytes() == whole.gather(row).tobytes()
+
+
+@pytest.mark.parametrize(("first", "count"), [(-16, 16), (8, 16), (0, 8), (0, 0), (16, 21), (48, None)])
+def test_parts_that_are_not_groups_of_rows_are_refused(first: int, count: int | None) -> None:
+    rows = 36
+    arena = _kernels.Arena(1 << 16)
+    weight = _kernels.Weight(arena, KERNEL_TYPES["Q4_0"], rows, 64)
+    data = np.zeros(rows * 36, np.uint8)
+    with pytest.raises(ValueError, match="whole groups of rows"):
+        weight.pack(data, None, 1, first, count)
 
 
 def test_an_arena_that_is_full_says_so() -> None:

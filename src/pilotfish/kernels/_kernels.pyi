@@ -64,8 +64,10 @@ class Weight:
 
     def __init__(self, arena: Arena, type: int, rows: int, columns: int) -> None: ...
 
-    def pack(self, file: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], row_map: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, threads: int) -> None:
-        """Pack the file's bytes; row i comes from row row_map[i] of the file."""
+    def pack(self, file: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], row_map: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, threads: int, first: int = 0, count: int | None = None) -> None:
+        """
+        Pack rows of the file's bytes, whole groups of 16; row i comes from row row_map[i].
+        """
 
     def gather(self, row: int) -> NDArray[numpy.float32]:
         """One row as floats."""

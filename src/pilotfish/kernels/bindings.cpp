@@ -46,7 +46,8 @@ nb::ndarray<nb::numpy, float> new_array(std::vector<float> values, std::vector<s
   return nb::ndarray<nb::numpy, float>(held->data(), shape.size(), shape.data(), owner);
 }
 
-void pack(Weight& w, const Array<uint8_t>& file, const std::optional<Array<int32_t>>& map, int threads) {
+void pack(Weight& w, const Array<uint8_t>& file, const std::optional<Array<int32_t>>& map, int threads,
+          int64_t first, std::optional<int64_t> count) {
   const TypeInfo info = type_info(w.type);
   if (file.size() != static_cast<size_t>(w.rows * (w.columns / info.columns) * info.file_bytes))
     throw nb::value_error("the tensor's bytes don't fit its shape");
@@ -55,8 +56,12 @@ void pack(Weight& w, const Array<uint8_t>& file, const std::optional<Array<int32
   if (map)
     for (size_t i = 0; i < map->size(); i++)
       if (map->data()[i] < 0 || map->data()[i] >= w.rows) throw nb::value_error("source row out of range");
+  const int64_t left = w.rows - first, rows = count.value_or(left);
+  if (first < 0 || first % kRows != 0 || rows < 1 || rows > left || (rows % kRows != 0 && rows != left))
+    throw nb::value_error("a part of a matrix is whole groups of rows");
+  if (threads < 1) throw nb::value_error("at least one thread");
   const nb::gil_scoped_release release;
-  w.pack(file.data(), map ? map->data() : nullptr, threads);
+  w.pack(file.data(), map ? map->data() : nullptr, first, rows, threads);
 }
 
 nb::ndarray<nb::numpy, float> gather(const Weight& w, int64_t row) {
@@ -74,9 +79,11 @@ nb::ndarray<nb::numpy, float> multiply(const Weight& w, const Matrix<float>& x, 
   if (x.shape(1) != static_cast<size_t>(w.columns))
     throw nb::value_error("x has another width than the matrix");
   if (tile < 1 || tile > k.max_tokens) throw nb::value_error("no tile of this size");
-  Program::Activations act{static_cast<int>(w.columns), w.columns % kBlock == 0, true, {}, {}};
-  act.blocks.resize(static_cast<size_t>(tokens) * (w.columns / kBlock));
-  act.values.resize(static_cast<size_t>(tokens) * w.columns);
+  Program::Activations act;
+  act.width = static_cast<int>(w.columns);
+  act.quantized = w.columns % kBlock == 0;
+  act.floats = true;
+  act.reserve(tokens, tile);
   for (int t = 0; t < tokens; t++) act.store(k, t, 0, x.data() + t * w.columns, static_cast<int>(w.columns));
   std::vector<float> y(static_cast<size_t>(tokens) * w.rows), out(16 * static_cast<size_t>(k.max_tokens));
   for (int64_t g = 0; g < w.groups(); g++)
@@ -103,7 +110,7 @@ std::pair<nb::ndarray<nb::numpy, float>, nb::ndarray<nb::numpy, float>> quantize
                                                                                  const std::string& isa) {
   if (x.size() % kBlock != 0) throw nb::value_error("the length is no multiple of 32");
   std::vector<ActBlock> blocks(x.size() / kBlock);
-  kernels_or_raise(isa)->quantize(x.data(), static_cast<int>(x.size()), blocks.data());
+  kernels_or_raise(isa)->quantize(x.data(), static_cast<int>(x.size()), blocks.data(), 1);
   std::vector<float> codes, scales;
   for (const auto& b : blocks) {
     codes.insert(codes.end(), b.q, b.q + kBlock);
@@ -211,8 +218,9 @@ NB_MODULE(_kernels, m) {
             new (self) Weight(std::move(arena), t, rows, columns);
           },
           "arena"_a, "type"_a, "rows"_a, "columns"_a)
-      .def("pack", pack, "file"_a.noconvert(), "row_map"_a.noconvert().none(), "threads"_a,
-           "Pack the file's bytes; row i comes from row row_map[i] of the file.")
+      .def("pack", pack, "file"_a.noconvert(), "row_map"_a.noconvert().none(), "threads"_a, "first"_a = 0,
+           "count"_a = nb::none(),
+           "Pack rows of the file's bytes, whole groups of 16; row i comes from row row_map[i].")
       .def("gather", gather, "row"_a, "One row as floats.")
       .def_prop_ro("rows", [](const Weight& w) { return w.rows; })
       .def_prop_ro("columns", [](const Weight& w) { return w.columns; });

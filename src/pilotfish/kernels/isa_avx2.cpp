@@ -1,6 +1,8 @@
 #include "kernels.h"
 #include "simd_avx2.h"
 //
+#include "tile_in_halves.inl"
+//
 #include "isa_body.inl"
 
 const pilotfish::Kernels* pilotfish::kernels_avx2() {

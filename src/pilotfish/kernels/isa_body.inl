@@ -31,7 +31,7 @@ pilotfish::Kernels make_table(const char* name) {
   k.rope = rope;
   k.scale = scale;
   k.to_half = to_half;
-  k.attend = attend<>;
+  k.attend = attend;
   k.merge = merge;
   k.finish = finish;
   return k;

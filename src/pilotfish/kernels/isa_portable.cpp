@@ -1,6 +1,8 @@
 #include "kernels.h"
 #include "simd_portable.h"
 //
+#include "tile_in_halves.inl"
+//
 #include "isa_body.inl"
 
 const pilotfish::Kernels* pilotfish::kernels_portable() {

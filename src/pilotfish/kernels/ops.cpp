@@ -73,35 +73,42 @@ void NormOp::run(Program& p, const Pass& pass, int thread, std::atomic<int64_t>&
 }
 
 void LinearOp::run(Program& p, const Pass& pass, int, std::atomic<int64_t>& next) {
+  constexpr size_t kept = size_t{128}
+                          << 10;  // bytes of weights that stay in a core's cache beside activations
   const int rows = rows_of(pass, wanted), most = p.kernels.max_tokens;
   int64_t groups = 0;
-  for (const auto& part : parts) groups += part.weight->groups();
-  const int64_t chunk = std::clamp<int64_t>(groups / (8 * pass.threads), 1, 16);
+  size_t widest = 1;
+  for (const auto& part : parts) {
+    groups += part.weight->groups();
+    widest = std::max(widest, part.weight->group_bytes);
+  }
+  int64_t chunk = std::clamp<int64_t>(groups / (8 * pass.threads), 1, 16);
+  if (rows > most) chunk = std::clamp<int64_t>(static_cast<int64_t>(kept / widest), 1, chunk);
   alignas(64) float tile[16 * kRows];
-  const auto one_group = [&](const Program::Part& part, int64_t g) {
+  const auto one_group = [&](const Program::Part& part, int64_t g, int first) {
     const Weight& w = *part.weight;
     const int live = static_cast<int>(std::min<int64_t>(kRows, w.rows - g * kRows));
-    for (int first = 0; first < rows; first += most) {
-      const int tokens = std::min(most, rows - first);
-      multiply(p, w, g, p.acts[in], first, tokens, tile);
-      for (int t = 0; t < tokens; t++) {
-        float* y = p.buffers[out].row(first + t) + part.offset + g * kRows;
-        const float* x = tile + t * kRows;
-        for (int r = 0; r < live; r++) {
-          float value = x[r];
-          if (!part.bias.empty()) value += part.bias[g * kRows + r];
-          y[r] = add ? y[r] + value : value;
-        }
+    const int tokens = std::min(most, rows - first);
+    multiply(p, w, g, p.acts[in], first, tokens, tile);
+    for (int t = 0; t < tokens; t++) {
+      float* y = p.buffers[out].row(first + t) + part.offset + g * kRows;
+      const float* x = tile + t * kRows;
+      for (int r = 0; r < live; r++) {
+        float value = x[r];
+        if (!part.bias.empty()) value += part.bias[g * kRows + r];
+        y[r] = add ? y[r] + value : value;
       }
     }
   };
   each(next, (groups + chunk - 1) / chunk, [&](int64_t unit) {
-    int64_t begin = unit * chunk;
-    int64_t left = std::min(chunk, groups - begin);
-    for (const auto& part : parts) {
-      for (; left > 0 && begin < part.weight->groups(); begin++, left--) one_group(part, begin);
-      begin -= part.weight->groups();
-      if (left == 0) break;
+    for (int first = 0; first < rows; first += most) {  // weights of a unit are read again from the cache
+      int64_t begin = unit * chunk;
+      int64_t left = std::min(chunk, groups - begin);
+      for (const auto& part : parts) {
+        for (; left > 0 && begin < part.weight->groups(); begin++, left--) one_group(part, begin, first);
+        begin -= part.weight->groups();
+        if (left == 0) break;
+      }
     }
   });
 }
@@ -157,17 +164,21 @@ void AttendOp::run(Program& p, const Pass& pass, int thread, std::atomic<int64_t
   auto& scratch = p.scratch[thread];
   float* fresh = scratch.floats.data();
 
-  const auto one_page = [&](const AttentionPlan::Tile& tile, int kv_head, int page) {
+  // `ahead`: the page that this thread is likely to be at next
+  const auto one_page = [&](const AttentionPlan::Tile& tile, int kv_head, int page, int ahead) {
     const Segment& s = pass.segments[tile.segment];
     int n = 0;
-    for (int row = tile.first_row; row < tile.first_row + tile.rows; row++)
+    for (int row = tile.first_row; row < tile.first_row + tile.rows; row++) {
+      const uint64_t mask = visible(pass, s, row, page);
       for (int h = 0; h < group; h++, n++) {
         scratch.queries[n] = p.buffers[qkv].row(row) + (kv_head * group + h) * head;
-        scratch.masks[n] = visible(pass, s, row, page);
+        scratch.masks[n] = mask;
       }
-    p.kernels.attend(scratch.queries.data(), scratch.masks.data(), n, head,
-                     pages.keys(s.table[page], layer, kv_head), pages.values(s.table[page], layer, kv_head),
-                     fresh, plan.stride);
+    }
+    const int now = s.table[page], next = s.table[ahead];
+    p.kernels.attend(scratch.queries.data(), scratch.masks.data(), n, head, pages.keys(now, layer, kv_head),
+                     pages.values(now, layer, kv_head), pages.keys(next, layer, kv_head),
+                     pages.values(next, layer, kv_head), fresh, plan.stride);
     return n;
   };
   const auto result = [&](const AttentionPlan::Tile& tile, int kv_head, int i) {  // of the tile's i-th query
@@ -183,7 +194,8 @@ void AttendOp::run(Program& p, const Pass& pass, int thread, std::atomic<int64_t
     const int pages_seen = (s.base + tile.first_row - s.first_row + tile.rows + kPage - 1) / kPage;
     if (plan.by_page) {
       const int page = static_cast<int>(unit % plan.kept());
-      const int n = page < pages_seen ? one_page(tile, kv_head, page) : tile.rows * group;
+      const int ahead = page + pass.threads < pages_seen ? page + pass.threads : page;
+      const int n = page < pages_seen ? one_page(tile, kv_head, page, ahead) : tile.rows * group;
       for (int i = 0; i < n; i++) {
         float* to = result(tile, kv_head, i) + static_cast<size_t>(page) * plan.stride;
         if (page < pages_seen)
@@ -195,7 +207,7 @@ void AttendOp::run(Program& p, const Pass& pass, int thread, std::atomic<int64_t
     }
     for (int i = 0; i < tile.rows * group; i++) result(tile, kv_head, i)[1] = 0.0f;
     for (int page = 0; page < pages_seen; page++) {
-      const int n = one_page(tile, kv_head, page);
+      const int n = one_page(tile, kv_head, page, std::min(page + 1, pages_seen - 1));
       for (int i = 0; i < n; i++) p.kernels.merge(result(tile, kv_head, i), fresh + i * plan.stride, head);
     }
   });

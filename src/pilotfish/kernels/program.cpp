@@ -26,19 +26,29 @@ int Pages::allocate() {
 }
 void Pages::copy(int from, int to) { std::memcpy(pages_[to].get(), pages_[from].get(), page_bytes()); }
 
+void Program::Activations::reserve(size_t rows, int most) {
+  tile = static_cast<int>(std::min(rows, static_cast<size_t>(most)));
+  const size_t whole = (rows + tile - 1) / tile * tile;
+  if (quantized && blocks.size() < whole * (width / kBlock)) blocks.resize(whole * (width / kBlock));
+  if (floats && values.size() < rows * width) values.resize(rows * width);
+}
+
 const uint8_t* Program::Activations::row(Type type, int r, bool as_float, size_t* stride) const {
   if (as_float || is_float(type)) {
     *stride = static_cast<size_t>(width) * sizeof(float);
     return reinterpret_cast<const uint8_t*>(values.data() + static_cast<size_t>(r) * width);
   }
-  *stride = static_cast<size_t>(width / kBlock) * sizeof(ActBlock);
-  return reinterpret_cast<const uint8_t*>(blocks.data() + static_cast<size_t>(r) * (width / kBlock));
+  *stride = static_cast<size_t>(tile) * sizeof(ActBlock);
+  return reinterpret_cast<const uint8_t*>(blocks.data() +
+                                          static_cast<size_t>(r / tile) * tile * (width / kBlock) + r % tile);
 }
 
 void Program::Activations::store(const Kernels& k, int r, int offset, const float* x, int n) {
-  const size_t at = static_cast<size_t>(r) * width + offset;
-  if (quantized) k.quantize(x, n, blocks.data() + at / kBlock);
-  if (floats) std::memcpy(values.data() + at, x, static_cast<size_t>(n) * sizeof(float));
+  const size_t first = static_cast<size_t>(r / tile) * tile * (width / kBlock) + r % tile;
+  if (quantized) k.quantize(x, n, blocks.data() + first + static_cast<size_t>(offset / kBlock) * tile, tile);
+  if (floats)
+    std::memcpy(values.data() + static_cast<size_t>(r) * width + offset, x,
+                static_cast<size_t>(n) * sizeof(float));
 }
 
 Program::Program(const Kernels* k, std::shared_ptr<Pages> p, bool floats)
@@ -53,7 +63,8 @@ int Program::buffer(int width) {
 }
 int Program::activations(int width) {
   if (width % kBlock != 0) throw std::invalid_argument("width is not a multiple of 32");
-  acts.push_back({width, false, false, {}, {}});
+  acts.emplace_back();
+  acts.back().width = width;
   return static_cast<int>(acts.size()) - 1;
 }
 int Program::rope_table(double base, int dimensions) {
@@ -110,11 +121,7 @@ void Program::reserve(const Pass& pass) {
     const size_t n = static_cast<int>(i) == logits_buffer_ ? pass.wanted.size() : rows;
     if (buffers[i].data.size() < n * buffers[i].width) buffers[i].data.resize(n * buffers[i].width);
   }
-  for (auto& a : acts) {
-    if (a.quantized && a.blocks.size() < rows * (a.width / kBlock))
-      a.blocks.resize(rows * (a.width / kBlock));
-    if (a.floats && a.values.size() < rows * a.width) a.values.resize(rows * a.width);
-  }
+  for (auto& a : acts) a.reserve(rows, kernels.max_tokens);
   for (auto& r : ropes)
     if (r.cosine.size() < rows * r.half) r.cosine.resize(rows * r.half), r.sine.resize(rows * r.half);
 }

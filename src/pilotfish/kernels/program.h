@@ -127,9 +127,12 @@ class Program {
   struct Activations {
     int width;
     bool quantized = false, floats = false;
+    int tile = 1;  // rows whose blocks lie side by side
     std::vector<ActBlock> blocks;
     std::vector<float> values;
-    // Row r in the form that weights of `type` read; `stride` gets the bytes between rows.
+    // Makes room for `rows` rows, in tiles of at most `most`.
+    void reserve(size_t rows, int most);
+    // The tile that starts with row r, in the form that a kernel for weights of `type` reads.
     const uint8_t* row(Type type, int r, bool as_float, size_t* stride) const;
     void store(const Kernels& k, int r, int offset, const float* x, int n);  // n floats at column `offset`
   };

@@ -14,8 +14,8 @@ void rms_norm(const float* x, const float* weight, float eps, int n, float* y) {
   for (int i = 0; i < n; i += 16) mul(mul(Lanes::load(x + i), factor), Lanes::load(weight + i)).store(y + i);
 }
 
-void quantize(const float* x, int n, ActBlock* out) {
-  for (int b = 0; b < n / kBlock; b++, x += kBlock, out++) {
+void quantize(const float* x, int n, ActBlock* out, int step) {
+  for (int b = 0; b < n / kBlock; b++, x += kBlock, out += step) {
     const Lanes first = Lanes::load(x), second = Lanes::load(x + 16);
     const float amax = largest(max(abs(first), abs(second)));
     const bool tiny = amax < 1e-30f;  // 127 / amax would overflow; so small a block is zero

@@ -1,4 +1,4 @@
-// AVX2 + FMA + F16C, with or without VNNI: 8 rows at a time.
+// AVX2 + FMA + F16C, without VNNI (simd_avxvnni.h adds it): 8 rows at a time.
 #pragma once
 #include <immintrin.h>
 
@@ -7,9 +7,10 @@
 namespace {
 
 struct V {
-  static constexpr int W = 8;           // lanes of a vector
-  static constexpr int kMaxTokens = 8;  // tokens of a matrix tile
-  static constexpr int kQueries = 4;    // queries that share each read of a key
+  static constexpr int W = 8;            // lanes of a vector
+  static constexpr int kMaxTokens = 16;  // tokens of a matrix tile
+  static constexpr int kQueries = 6;     // most queries that share each read of a key
+  static constexpr int kChains = 12;     // vectors of sums that fit the registers
   using F = __m256;
   using I = __m256i;
   using U = __m256i;  // 4 bytes of each of W rows
@@ -52,52 +53,58 @@ struct V {
     return _mm256_and_si256(x, _mm256_set1_epi8(static_cast<char>(B)));
   }
   static U either(U a, U b) { return _mm256_or_si256(a, b); }
-  template <int S>
-  static U left(U x) {
-    return S == 0 ? x : _mm256_slli_epi16(x, S);
-  }
-  template <int S>
-  static U right(U x) {
-    return S == 0 ? x : _mm256_srli_epi16(x, S);
+  template <int S>  // bits of the 16-bit halves to the right, or to the left if negative
+  static U shift(U x) {
+    if constexpr (S > 0) return _mm256_srli_epi16(x, S);
+    if constexpr (S < 0) return _mm256_slli_epi16(x, -S);
+    return x;
   }
 
-  static I broadcast4(const int8_t* a) {
-    int32_t word;
-    __builtin_memcpy(&word, a, 4);
-    return _mm256_set1_epi32(word);
+  // 16 columns of a token, four at a time in every lane.
+  struct Columns {
+    I four[4];
+  };
+  static Columns columns(const int8_t* a) {
+    Columns c;
+    for (int j = 0; j < 4; j++) {
+      int32_t word;
+      __builtin_memcpy(&word, a + 4 * j, 4);
+      c.four[j] = _mm256_set1_epi32(word);
+    }
+    return c;
   }
 
-  // sum of (x - Offset) a over 32 columns, exact; codes x lie in 0..Max
-  template <int Max, int Offset>
-  static I dot(const U x[8], const int8_t* a, int32_t sum) {
-    if constexpr (Max > 127) {  // the codes are int8 + 128
-      static_assert(Offset == 128);
+  // Sum of x a over 16 columns, codes x in 0..Max: as pairs of int16 still to be added where 32 columns fit
+  // (Q4), else as int32. Codes of 8 bits are taken as int8 + 128.
+  template <int Max>
+  static I dot(const U* x, const Columns& a) {
+    const I ones = _mm256_set1_epi16(1);
+    if constexpr (Max > 127) {
       I total = _mm256_setzero_si256();
-      const I ones = _mm256_set1_epi16(1);
-#pragma GCC unroll 8
-      for (int j = 0; j < 8; j++) {
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; j++) {
         const I w = _mm256_xor_si256(x[j], _mm256_set1_epi8(static_cast<char>(0x80)));
-        const I pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(broadcast4(a + 4 * j), w));
+        const I pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(a.four[j], w));
         total = _mm256_add_epi32(total, _mm256_madd_epi16(pairs, ones));
       }
       return total;
     } else {
-      constexpr int chain = 32767 / (Max * 254) >= 8   ? 8
-                            : 32767 / (Max * 254) >= 4 ? 4
-                                                       : 2;  // int16 holds so many
-      static_assert(Max * 254 * chain <= 32767);
-      const I ones = _mm256_set1_epi16(1);
-      I total = _mm256_set1_epi32(-Offset * sum);
-#pragma GCC unroll 8
-      for (int j = 0; j < 8; j += chain) {
-        I pairs = _mm256_maddubs_epi16(x[j], broadcast4(a + 4 * j));
-#pragma GCC unroll 8
-        for (int i = j + 1; i < j + chain; i++)
-          pairs = _mm256_add_epi16(pairs, _mm256_maddubs_epi16(x[i], broadcast4(a + 4 * i)));
-        total = _mm256_add_epi32(total, _mm256_madd_epi16(pairs, ones));
-      }
-      return total;
+      const I first =
+          _mm256_add_epi16(_mm256_maddubs_epi16(x[0], a.four[0]), _mm256_maddubs_epi16(x[1], a.four[1]));
+      const I second =
+          _mm256_add_epi16(_mm256_maddubs_epi16(x[2], a.four[2]), _mm256_maddubs_epi16(x[3], a.four[3]));
+      static_assert(Max * 254 * 4 <= 32767);
+      const I sum = _mm256_add_epi16(first, second);
+      return kNarrow<Max> ? sum : _mm256_madd_epi16(sum, ones);
     }
+  }
+  // Both halves' sum of (x - Offset) a as int32, exact; `sum` is that of the 32 activations.
+  template <int Max, int Offset>
+  static I join(I first, I second, int32_t sum) {
+    if constexpr (Max > 127) return _mm256_add_epi32(first, second);
+    const I total = kNarrow<Max> ? _mm256_madd_epi16(_mm256_add_epi16(first, second), _mm256_set1_epi16(1))
+                                 : _mm256_add_epi32(first, second);
+    return Offset == 0 ? total : _mm256_sub_epi32(total, _mm256_set1_epi32(Offset * sum));
   }
 
   // Two scales a sub-block, one for each 16 columns, as int16 pairs.
@@ -112,20 +119,25 @@ struct V {
     return {_mm256_or_si256(al, _mm256_slli_epi32(a, 16)), _mm256_or_si256(bl, _mm256_slli_epi32(b, 16)),
             _mm256_or_si256(al, _mm256_slli_epi32(b, 16))};
   }
-  // float of: sum over 32 columns of (x - 32) a scale, exact; |result| < 2^24
-  static F dot_scaled(const U x[8], const int8_t* a, const int16_t s16[2], const Scales& s) {
-    I total = _mm256_setzero_si256();
-#pragma GCC unroll 4
-    for (int j = 0; j < 8; j += 2) {  // 63 * 254 * 2 fits int16
-      const I pairs = _mm256_add_epi16(_mm256_maddubs_epi16(x[j], broadcast4(a + 4 * j)),
-                                       _mm256_maddubs_epi16(x[j + 1], broadcast4(a + 4 * j + 4)));
-      total = _mm256_add_epi32(total, _mm256_madd_epi16(pairs, j < 4 ? s.first : s.second));
-    }
+  // Sum of x a over 16 columns times their scale; 63 * 254 * 2 fits int16.
+  static I dot_scaled(const U* x, const Columns& a, I scale) {
+    const I first =
+        _mm256_add_epi16(_mm256_maddubs_epi16(x[0], a.four[0]), _mm256_maddubs_epi16(x[1], a.four[1]));
+    const I second =
+        _mm256_add_epi16(_mm256_maddubs_epi16(x[2], a.four[2]), _mm256_maddubs_epi16(x[3], a.four[3]));
+    return _mm256_add_epi32(_mm256_madd_epi16(first, scale), _mm256_madd_epi16(second, scale));
+  }
+  // Both halves' sum of (x - 32) a scale; |result| < 2^24, so it is exact as a float.
+  static I join_scaled(I first, I second, const Scales& s, const int16_t s16[2]) {
     int32_t sums;
     __builtin_memcpy(&sums, s16, 4);
     const I offset = _mm256_madd_epi16(s.both, _mm256_set1_epi32(sums));
-    return to_float(_mm256_sub_epi32(total, _mm256_slli_epi32(offset, 5)));
+    return _mm256_sub_epi32(_mm256_add_epi32(first, second), _mm256_slli_epi32(offset, 5));
   }
+
+ private:
+  template <int Max>
+  static constexpr bool kNarrow = Max * 254 * 8 <= 32767;
 };
 
 }  // namespace

@@ -9,7 +9,8 @@ namespace {
 struct V {
   static constexpr int W = 16;
   static constexpr int kMaxTokens = 16;
-  static constexpr int kQueries = 8;
+  static constexpr int kQueries = 8;  // most queries that share each read of a key
+  static constexpr int kChains = 24;  // vectors of sums that fit the registers
   using F = __m512;
   using I = __m512i;
   using U = __m512i;
@@ -53,13 +54,11 @@ struct V {
     return _mm512_and_si512(x, _mm512_set1_epi8(static_cast<char>(B)));
   }
   static U either(U a, U b) { return _mm512_or_si512(a, b); }
-  template <int S>
-  static U left(U x) {
-    return S == 0 ? x : _mm512_slli_epi16(x, S);
-  }
-  template <int S>
-  static U right(U x) {
-    return S == 0 ? x : _mm512_srli_epi16(x, S);
+  template <int S>  // bits of the 16-bit halves to the right, or to the left if negative
+  static U shift(U x) {
+    if constexpr (S > 0) return _mm512_srli_epi16(x, S);
+    if constexpr (S < 0) return _mm512_slli_epi16(x, -S);
+    return x;
   }
 
   static I broadcast4(const int8_t* a) {
@@ -68,6 +67,7 @@ struct V {
     return _mm512_set1_epi32(word);
   }
 
+  // sum of (x - Offset) a over 32 columns, exact; codes x lie in 0..Max
   template <int Max, int Offset>
   static I dot(const U x[8], const int8_t* a, int32_t sum) {
     static_assert(Max <= 255);

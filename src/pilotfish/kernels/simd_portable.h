@@ -12,7 +12,8 @@ namespace {
 struct V {
   static constexpr int W = 4;
   static constexpr int kMaxTokens = 4;
-  static constexpr int kQueries = 2;
+  static constexpr int kQueries = 2;  // most queries that share each read of a key
+  static constexpr int kChains = 8;   // vectors of sums that fit the registers
   using F = float __attribute__((vector_size(16)));
   using I = int32_t __attribute__((vector_size(16)));
   using U = uint16_t __attribute__((vector_size(16)));
@@ -78,19 +79,22 @@ struct V {
     return x & static_cast<uint16_t>(B * 257);
   }
   static U either(U a, U b) { return a | b; }
-  template <int S>
-  static U left(U x) {
-    return x << S;
-  }
-  template <int S>
-  static U right(U x) {
-    return x >> S;
+  template <int S>  // bits of the 16-bit halves to the right, or to the left if negative
+  static U shift(U x) {
+    if constexpr (S > 0) return x >> S;
+    if constexpr (S < 0) return x << -S;
+    return x;
   }
 
-  // sum of x a over `vectors` vectors of four columns
-  static I raw_dot(const U* x, const int8_t* a, int vectors) {
+  using Columns = const int8_t*;  // 16 columns of a token
+  static Columns columns(const int8_t* a) { return a; }
+
+  // Sum of x a over 16 columns.
+  template <int Max>
+  static I dot(const U* x, Columns a) {
+    static_assert(Max <= 255);
     int32_t total[4] = {0, 0, 0, 0};
-    for (int j = 0; j < vectors; j++) {
+    for (int j = 0; j < 4; j++) {
       uint8_t codes[16];
       std::memcpy(codes, &x[j], 16);
       for (int r = 0; r < 4; r++)
@@ -98,22 +102,23 @@ struct V {
     }
     return I{total[0], total[1], total[2], total[3]};
   }
+  // Both halves' sum of (x - Offset) a; `sum` is that of the 32 activations.
   template <int Max, int Offset>
-  static I dot(const U x[8], const int8_t* a, int32_t sum) {
-    static_assert(Max <= 255);
-    return raw_dot(x, a, 8) - Offset * sum;
+  static I join(I first, I second, int32_t sum) {
+    return first + second - Offset * sum;
   }
 
-  struct Scales {
+  struct Scales {  // of the first and the second 16 columns
     I first, second;
   };
   static Scales scales(const int8_t* first, const int8_t* second) {
     return {I{first[0], first[1], first[2], first[3]}, I{second[0], second[1], second[2], second[3]}};
   }
-  static F dot_scaled(const U x[8], const int8_t* a, const int16_t s16[2], const Scales& s) {
-    const I first = (raw_dot(x, a, 4) - 32 * s16[0]) * s.first;
-    const I second = (raw_dot(x + 4, a + 16, 4) - 32 * s16[1]) * s.second;
-    return to_float(first + second);
+  // Sum of x a over 16 columns times their scale.
+  static I dot_scaled(const U* x, Columns a, I scale) { return dot<63>(x, a) * scale; }
+  // Both halves' sum of (x - 32) a scale; |result| < 2^24, so it is exact as a float.
+  static I join_scaled(I first, I second, const Scales& s, const int16_t s16[2]) {
+    return first + second - 32 * (s16[0] * s.first + s16[1] * s.second);
   }
 };
 

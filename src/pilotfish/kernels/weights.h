@@ -23,8 +23,9 @@ class Arena {
 struct Weight {
   Weight(std::shared_ptr<Arena> arena, Type type, int64_t rows, int64_t columns);
 
-  // Packs the file's bytes; row i of the matrix is row map[i] of the file (or i without a map).
-  void pack(const uint8_t* file, const int32_t* map, int threads);
+  // Packs rows first .. first + count - 1, where first is a multiple of 16, and count too unless they are the
+  // last; row i of the matrix is row map[i] of the file (or i without a map).
+  void pack(const uint8_t* file, const int32_t* map, int64_t first, int64_t count, int threads);
   // Row `row` as floats.
   void gather(int64_t row, float* out) const;
 

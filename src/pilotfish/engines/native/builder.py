@@ -24,6 +24,13 @@ _BLOCK = 32
 _MOST = 1 << 24
 """Rows and columns of a matrix, so that the kernels' 32-bit indices hold."""
 
+_GROUP = 16
+"""Rows of a matrix that the kernels pack together."""
+
+_PART_BYTES = 32 << 20
+"""A matrix is packed in parts of about this size: little of the file is in memory beside its packed copy, and
+progress is told within a large matrix too."""
+
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
@@ -244,12 +251,26 @@ class Builder:
         if name in self._weights:
             return self._weights[name]
         weight = _kernels.Weight(self._arena, KERNEL_TYPES[info.type], info.shape[1], info.shape[0])
-        weight.pack(np.frombuffer(self._container.data(name), dtype=np.uint8), rows_from, self._threads)
-        self._container.release(name)
+        self._pack(weight, name, rows_from)
         self._weights[name] = weight
-        self._packed += self._packed_bytes(name)
-        self._progress(self._packed / self._arena_bytes)
         return weight
+
+    def _pack(self, weight: _kernels.Weight, name: str, rows_from: NDArray[np.int32] | None) -> None:
+        """Fill a matrix from the file, part by part, while the system reads on ahead."""
+        data = np.frombuffer(self._container.data(name), dtype=np.uint8)
+        row_bytes = data.size // weight.rows
+        part = max(_PART_BYTES // row_bytes // _GROUP, 1) * _GROUP
+        if rows_from is not None:
+            part = weight.rows  # rows come from all over the matrix
+        before = self._packed
+        for first in range(0, weight.rows, part):
+            count = min(part, weight.rows - first)
+            begin, end = first * row_bytes, (first + count) * row_bytes
+            self._container.read_ahead(name, begin)
+            weight.pack(data, rows_from, self._threads, first, count)
+            self._container.release(name, begin, end)
+            self._packed = before + self._packed_bytes(name) * (first + count) // weight.rows
+            self._progress(self._packed / self._arena_bytes)
 
     def _vector(self, name: str, length: int) -> NDArray[np.float32]:
         self._use(name)

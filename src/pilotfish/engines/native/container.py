@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Container", "TensorInfo", "Value"]
 
+_AHEAD = 64 << 20
+"""Bytes that the system is asked to read before they are needed."""
+
 
 class Container:
     """A memory-mapped GGUF file; a context manager.
@@ -39,6 +42,7 @@ class Container:
         self.path = path
         self.size_bytes = len(mapped)
         self._mapped: mmap.mmap | None = mapped
+        self._asked_from = self._asked_to = 0  # bytes of the file that the system was last asked to read
         header = Header(path, mapped)
         self.metadata = header.metadata
         self.tensors = header.tensors
@@ -85,15 +89,34 @@ class Container:
         info = self.tensors[name]
         return memoryview(self._mapped)[info.offset : info.offset + info.nbytes]
 
-    def release(self, name: str) -> None:
-        """Tell the system that a tensor's pages won't be read again soon; reading them stays possible."""
+    def read_ahead(self, name: str | None = None, begin: int = 0) -> None:
+        """Ask the system to read the file on from byte `begin` of a tensor (default: of the file).
+
+        Otherwise pages that aren't in memory would be read one by one, each when it is touched.
+        """
+        if self._mapped is None or not hasattr(mmap, "MADV_WILLNEED"):
+            return
+        start = begin if name is None else self.tensors[name].offset + begin
+        end = min(start + _AHEAD, self.size_bytes)
+        if self._asked_from <= start <= self._asked_to:
+            if self._asked_to >= min(start + _AHEAD // 2, end):
+                return  # enough is on its way
+            start = self._asked_to
+        else:
+            self._asked_from = start
+        self._asked_to = end
+        start = start // mmap.PAGESIZE * mmap.PAGESIZE
+        self._mapped.madvise(mmap.MADV_WILLNEED, start, end - start)
+
+    def release(self, name: str, begin: int = 0, end: int | None = None) -> None:
+        """Tell the system that bytes of a tensor won't be read again soon; reading them stays possible."""
         if self._mapped is None or not hasattr(mmap, "MADV_DONTNEED"):
             return
         info = self.tensors[name]
-        begin = -(-info.offset // mmap.PAGESIZE) * mmap.PAGESIZE
-        end = (info.offset + info.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
-        if begin < end:
-            self._mapped.madvise(mmap.MADV_DONTNEED, begin, end - begin)
+        first = -(-(info.offset + begin) // mmap.PAGESIZE) * mmap.PAGESIZE
+        last = (info.offset + (info.nbytes if end is None else end)) // mmap.PAGESIZE * mmap.PAGESIZE
+        if first < last:
+            self._mapped.madvise(mmap.MADV_DONTNEED, first, last - first)
 
     def close(self) -> None:
         """Give the mapping up; views handed out stay valid, and the last of them to go unmaps the file."""

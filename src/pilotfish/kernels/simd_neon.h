@@ -1,0 +1,101 @@
+// ARMv8.2 with the dot product instructions: 4 rows at a time.
+#pragma once
+#include <arm_neon.h>
+
+#include <cstdint>
+
+namespace {
+
+struct V {
+  static constexpr int W = 4;
+  static constexpr int kMaxTokens = 8;
+  static constexpr int kQueries = 6;  // most queries that share each read of a key
+  static constexpr int kChains = 24;  // vectors of sums that fit the registers
+  using F = float32x4_t;
+  using I = int32x4_t;
+  using U = uint8x16_t;
+
+  static F zero() { return vdupq_n_f32(0.0f); }
+  static F set(float x) { return vdupq_n_f32(x); }
+  static F load(const float* p) { return vld1q_f32(p); }
+  static void store(float* p, F x) { vst1q_f32(p, x); }
+  static F add(F a, F b) { return vaddq_f32(a, b); }
+  static F sub(F a, F b) { return vsubq_f32(a, b); }
+  static F mul(F a, F b) { return vmulq_f32(a, b); }
+  static F div(F a, F b) { return vdivq_f32(a, b); }
+  static F fma(F a, F b, F c) { return vfmaq_f32(c, a, b); }
+  // Not FMAX and FMIN, which return a NaN and know -0 from 0: the second argument, unless the first wins.
+  static F max(F a, F b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
+  static F min(F a, F b) { return vbslq_f32(vcltq_f32(a, b), a, b); }
+  static F abs(F a) { return vabsq_f32(a); }
+  static F to_float(I x) { return vcvtq_f32_s32(x); }
+  static F load_half(const uint16_t* p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))); }
+  static F load_bf16(const uint16_t* p) { return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16)); }
+  static void store_half(uint16_t* p, F x) { vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(x))); }
+  static F load_u8(const uint8_t* p) {
+    return vcvtq_f32_u32(vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(four_bytes(p))))));
+  }
+  static F exp2_whole(F n) {
+    return vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(vcvtnq_s32_f32(n), vdupq_n_s32(127)), 23));
+  }
+
+  static U bytes(const uint8_t* p) { return vld1q_u8(p); }
+  template <int B>
+  static U mask(U x) {
+    return vandq_u8(x, vdupq_n_u8(B));
+  }
+  static U either(U a, U b) { return vorrq_u8(a, b); }
+  template <int S>  // bits of the bytes to the right, or to the left if negative
+  static U shift(U x) {
+    if constexpr (S > 0) return vshrq_n_u8(x, S);
+    if constexpr (S < 0) return vshlq_n_u8(x, -S);
+    return x;
+  }
+
+  using Columns = int8x16_t;  // 16 columns of a token
+  static Columns columns(const int8_t* a) { return vld1q_s8(a); }
+
+  // Sum of x a over 16 columns, codes x in 0..Max; codes of 8 bits are taken as int8 + 128.
+  template <int Max>
+  static I dot(const U* x, Columns a) {
+    static_assert(Max <= 255);
+    int8x16_t w[4];
+    for (int j = 0; j < 4; j++)
+      w[j] = vreinterpretq_s8_u8(Max > 127 ? veorq_u8(x[j], vdupq_n_u8(0x80)) : x[j]);
+    I total = vdotq_laneq_s32(vdupq_n_s32(0), w[0], a, 0);
+    total = vdotq_laneq_s32(total, w[1], a, 1);
+    total = vdotq_laneq_s32(total, w[2], a, 2);
+    return vdotq_laneq_s32(total, w[3], a, 3);
+  }
+  // Both halves' sum of (x - Offset) a; `sum` is that of the 32 activations.
+  template <int Max, int Offset>
+  static I join(I first, I second, int32_t sum) {
+    static_assert(Max <= 127 || Offset == 128);
+    const I total = vaddq_s32(first, second);
+    return Max > 127 || Offset == 0 ? total : vsubq_s32(total, vdupq_n_s32(Offset * sum));
+  }
+
+  struct Scales {
+    I first, second;
+  };
+  static Scales scales(const int8_t* first, const int8_t* second) {
+    return {widened(first), widened(second)};
+  }
+  // Sum of x a over 16 columns times their scale.
+  static I dot_scaled(const U* x, Columns a, I scale) { return vmulq_s32(dot<63>(x, a), scale); }
+  // Both halves' sum of (x - 32) a scale; |result| < 2^24, so it is exact as a float.
+  static I join_scaled(I first, I second, const Scales& s, const int16_t s16[2]) {
+    const I offset = vmlaq_n_s32(vmulq_n_s32(s.first, s16[0]), s.second, s16[1]);
+    return vsubq_s32(vaddq_s32(first, second), vshlq_n_s32(offset, 5));
+  }
+
+ private:
+  static uint32_t four_bytes(const void* p) {
+    uint32_t word;
+    __builtin_memcpy(&word, p, 4);
+    return word;
+  }
+  static I widened(const int8_t* p) { return vmovl_s16(vget_low_s16(vmovl_s8(vcreate_s8(four_bytes(p))))); }
+};
+
+}  // namespace
