@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,9 @@ import pytest
 from cli_calls import call
 from oracle.tiny import Tiny, write_tiny
 from pilotfish.bench.passes import measure
+from pilotfish.engines.base import Chunk
 from pilotfish.engines.native import NativeEngine
+from pilotfish.engines.native.rows import NativeRows
 from pilotfish.errors import UsageError
 from pilotfish.kernels import _kernels
 
@@ -33,6 +36,23 @@ def test_times_come_from_the_clock_and_the_floor_from_bytes(engine: NativeEngine
     assert [row["cost_ratio"] for row in report["rows"]] == [1.0, 1.0]  # type: ignore[attr-defined]
     assert set(passes.parts) == {"embed", "rope", "norm", "qkv", "attention", "output", "mlp", "head"}
     assert engine.pages_in_use == 0
+
+
+def test_the_parts_are_those_of_one_token_without_the_warm_up(
+    engine: NativeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine tells of its last pass; this one tells which it was."""
+    sizes: list[int] = []
+    forward = NativeEngine.forward
+
+    def noticed(self: NativeEngine, chunks: Sequence[Chunk]) -> NativeRows:
+        sizes.append(len(chunks[0].tokens))
+        return forward(self, chunks)
+
+    monkeypatch.setattr(NativeEngine, "forward", noticed)
+    monkeypatch.setattr(NativeEngine, "parts_s", lambda _self: {"mlp": sizes.count(1), str(sizes[-1]): 0})
+    passes = measure(engine, 100, 2, clock=lambda: 0.0, tokens=(4, 1))
+    assert passes.parts == {"mlp": 2.5, "1": 0}  # the second and the third over one token
 
 
 def test_the_floor_counts_what_is_read_in_full(tmp_path: Path) -> None:

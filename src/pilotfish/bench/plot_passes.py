@@ -1,8 +1,9 @@
-"""The curve of pass times with the floor drawn in."""
+"""The curve of pass times with the floor drawn in, and the peers' curves."""
 
 from __future__ import annotations
 
 import importlib.util
+import itertools
 from pathlib import Path
 
 from pilotfish.bench.passes import Passes
@@ -42,6 +43,9 @@ def plot(passes: Passes, title: str, path: Path) -> None:
     figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
     counts = sorted(passes.rows)
     axes.plot(counts, [1e3 * passes.median_s(n) for n in counts], marker="o", label="median pass")
+    for (name, peer), marker in zip(passes.peers.items(), itertools.cycle("sD^v")):
+        label = f"{name} ({peer.version})"
+        axes.plot(counts, [1e3 * peer.median_s(n) for n in counts], marker=marker, label=label)
     axes.plot(
         counts,
         [1e3 * n * passes.median_s(counts[0]) for n in counts],
@@ -56,7 +60,8 @@ def plot(passes: Passes, title: str, path: Path) -> None:
         label=f"floor: {passes.bytes / 1e9:.2f} GB at {passes.read_bytes_s / 1e9:.1f} GB/s",
     )
     axes.set(xlabel="tokens in the pass", ylabel="ms", title=title)
-    axes.set_ylim(0, 1.15e3 * max(passes.median_s(n) for n in counts))
+    curves = (passes, *passes.peers.values())
+    axes.set_ylim(0, 1.15e3 * max(curve.median_s(n) for curve in curves for n in counts))
     axes.legend()
     try:
         figure.savefig(path)
