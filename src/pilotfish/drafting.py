@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 from pilotfish.control import Control, FixedLength
 from pilotfish.drafters.auto import AutoDrafter
+from pilotfish.drafters.corpus import CorpusDrafter
+from pilotfish.drafters.lookup import Lookup
 from pilotfish.drafters.model import ModelDrafter
 from pilotfish.drafters.suffix import SuffixDrafter
 from pilotfish.errors import UsageError
 
 if TYPE_CHECKING:
+    from pilotfish.corpus.index import Index
     from pilotfish.drafters.base import Drafter
     from pilotfish.model import Model
 
-AUTO, OFF, SUFFIX = "auto", "off", "suffix"
+AUTO, OFF, SUFFIX, CORPUS = "auto", "off", "suffix", "corpus"
 
 LONGEST_AUTO = 8
 """Most tokens a draft has when no length is named; drafters stop earlier by their confidence."""
@@ -70,10 +73,13 @@ class Drafting:
         What was asked for.
     model
         The draft model, or None.
+    corpus
+        What the suffix drafter is joined by, or None.
     """
 
     wish: Wish
     model: Model | None = None
+    corpus: Index | None = None
     _made: dict[str, Drafter] = field(default_factory=dict)
 
     @property
@@ -113,9 +119,15 @@ class Drafting:
 
     def _make(self, kind: str) -> Drafter:
         if kind == SUFFIX:
-            return SuffixDrafter()
+            return self._lookup()
         if kind == AUTO:
             model = None if self.model is None else ModelDrafter(self.model.engine, self.model.name)
-            return AutoDrafter(SuffixDrafter(), model)
+            return AutoDrafter(self._lookup(), model)
         assert self.model is not None
         return ModelDrafter(self.model.engine, self.model.name)
+
+    def _lookup(self) -> SuffixDrafter:
+        if self.corpus is None:
+            return SuffixDrafter()
+        # What is asked of it is what every drafter does.
+        return cast("SuffixDrafter", Lookup([SuffixDrafter(), CorpusDrafter(self.corpus)]))

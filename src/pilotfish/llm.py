@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Self, Unpack
 
 from pilotfish.answer import Answer, Result, Voice
 from pilotfish.decode import Decoder
-from pilotfish.drafting import SUFFIX, Drafting, Wish
+from pilotfish.drafting import CORPUS, SUFFIX, Drafting, Wish
 from pilotfish.errors import TemplateError, UsageError
 from pilotfish.loading import load_models
 from pilotfish.options import OptionArgs, Options
@@ -30,6 +31,7 @@ def load(
     context: int | None = None,
     threads: int | None = None,
     *,
+    draft_corpus: str | os.PathLike[str] | None = None,
     offline: bool = False,
     notice: Callable[[str], None] | None = None,
     progress: Callable[[str, float], None] | None = None,
@@ -47,6 +49,9 @@ def load(
         Most tokens of prompt and answer together; by default the model's, at most 8192.
     threads
         Threads of a pass; by default as many as the machine, or the container, has cores.
+    draft_corpus
+        A folder of text or code, in which the suffix drafter looks too. It is indexed once, in the cache, and
+        again when it has changed: some seconds for a few MB.
     offline
         No network is wanted.
     notice
@@ -62,6 +67,8 @@ def load(
         A model that is unknown or not in the cache.
     ModelError
         A file that can't be used, or (VocabularyMismatch) a draft model with other tokens.
+    CacheError
+        The index of `draft_corpus` can't be kept.
     OutOfMemory
         Not enough memory is free.
     """
@@ -71,6 +78,7 @@ def load(
         [Wish.read(draft)],
         context,
         threads,
+        draft_corpus=draft_corpus,
         offline=offline,
         notice=notice or said.append,
         progress=progress,
@@ -110,7 +118,8 @@ class LLM:
         """What drafts: models, and names of drafters that are none."""
         wish, model = self.drafting.wish, self.drafting.model
         suffix = [] if wish == Wish() else [SUFFIX]
-        return [*suffix, *([] if model is None else [model])]
+        corpus = [] if self.drafting.corpus is None else [CORPUS]
+        return [*suffix, *corpus, *([] if model is None else [model])]
 
     @property
     def has_template(self) -> bool:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from pilotfish import hub, memory
+from pilotfish.corpus.store import check_folder, open_index
 from pilotfish.drafting import Drafting, Wish
 from pilotfish.engines import native
 from pilotfish.engines.native.config import Config
@@ -102,17 +104,22 @@ def load_models(
     context: int | None = None,
     threads: int | None = None,
     *,
+    draft_corpus: str | os.PathLike[str] | None = None,
     offline: bool = False,
     notice: Callable[[str], None] | None = None,
     progress: Callable[[str, float], None] | None = None,
 ) -> tuple[TextModel, list[Drafting]]:
-    """Load a target and the draft models wished for, each once.
+    """Load a target and the draft models wished for, each once, and the index of a corpus.
 
     Parameters are as in `pilotfish.load`, but without `notice` nothing is said.
     """
     notice = notice or (lambda _text: None)
     if threads is not None and (not isinstance(threads, int) or threads < 1):
         raise UsageError(f"threads is {threads!r}", "it is a whole number, at least 1")
+    if draft_corpus is not None:
+        check_folder(draft_corpus)
+        if Wish() in wishes:
+            raise UsageError("draft_corpus is given, but draft is off", "leave one of the two out")
     with contextlib.ExitStack() as files:
         target = Plan.make(hub.resolve(model, offline=offline), context)
         files.callback(target.file.close)
@@ -127,7 +134,15 @@ def load_models(
         text = loaded[target.ref.path.resolve()]
         assert isinstance(text, TextModel)
         models = [None if ref is None else loaded[ref.path.resolve()] for ref in refs]
-        return text, [Drafting(wish, found) for wish, found in zip(wishes, models, strict=True)]
+        index = None
+        if draft_corpus is not None:
+            try:
+                index = open_index(draft_corpus, text.tokenizer, notice)
+            except BaseException:
+                for done in loaded.values():
+                    done.dispose()
+                raise
+        return text, [Drafting(wish, found, index) for wish, found in zip(wishes, models, strict=True)]
 
 
 def _load_all(
@@ -145,6 +160,7 @@ def _load_all(
                 "it drafts only up to there"
             )
     check_memory(target, *drafts.values())
+    target.file.read_ahead()  # while the tokenizer is built
     tokenizer = Tokenizer.from_metadata(target.metadata)
     for plan in drafts.values():
         check_same(tokenizer.vocabulary, Vocabulary(plan.metadata))

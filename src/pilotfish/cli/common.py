@@ -54,6 +54,11 @@ draft = option(
     metavar="DRAFT",
     help="auto, off, suffix or a model; repeatable.  [default: auto]",
 )
+DRAFT_CORPUS = option(
+    "--draft-corpus",
+    metavar="DIR",
+    help="Draft from the text or code in DIR too; it is indexed once, and again when it has changed.",
+)
 model_options = _all_of(MODEL, draft, THREADS, CONTEXT, OFFLINE)
 
 

@@ -22,9 +22,14 @@ N = TypeVar("N", int, float)
 
 
 def open_llm(
-    model: str | None, draft: Sequence[str], threads: int | None, context: int | None, offline: bool
+    model: str | None,
+    draft: Sequence[str],
+    threads: int | None,
+    context: int | None,
+    offline: bool,
+    draft_corpus: str | None = None,
 ) -> LLM:
-    """Load target and draft model as the options say, with a bar on a terminal."""
+    """Load target, draft model and corpus as the options say, with a bar on a terminal."""
     from pilotfish.llm import load
 
     with loading_bar() as progress:
@@ -33,6 +38,7 @@ def open_llm(
             list(draft) or "auto",
             context,
             threads,
+            draft_corpus=draft_corpus,
             offline=offline,
             notice=notice,
             progress=progress,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 @click.argument("prompt", required=False)
 @common.option("-f", "--file", metavar="FILE", envvar=None, help="Read the prompt from FILE.")
 @common.model_options
+@common.DRAFT_CORPUS
 @common.sampling_options()
 @common.RAW
 @click.option("--show-draft", is_flag=True, help="Colour accepted tokens by drafter; statistics on stderr.")
@@ -36,6 +37,7 @@ def command(
     threads: int | None,
     context: int | None,
     offline: bool,
+    draft_corpus: str | None,
     raw: bool,
     show_draft: bool,
     as_json: bool,
@@ -50,7 +52,7 @@ def command(
     text = read_prompt(prompt, file)
     if not text:
         raise UsageError("the prompt is empty", "give at least one character")
-    with open_llm(model, draft, threads, context, offline) as llm:
+    with open_llm(model, draft, threads, context, offline, draft_corpus) as llm:
         answer = ask(llm, text, options, raw=raw)
         if as_json:
             events = list(watched(answer))

@@ -1,4 +1,4 @@
-// One block of 64 keys for several queries that share each read of it.
+// One block of up to four pages of 64 keys, for several queries that share each read of it.
 //
 // Scores: lanes are keys, each score a chain of fused multiply-adds over ascending head dimensions. Values:
 // lanes are head dimensions, a chain over ascending visible keys. So a query's result depends on what it sees
@@ -8,6 +8,9 @@
 
 namespace {
 
+using pilotfish::kBlockKeys;
+using pilotfish::kBlockPages;
+using pilotfish::KeyBlock;
 using pilotfish::kPage;
 using pilotfish::kPartialHeader;
 
@@ -22,7 +25,7 @@ constexpr int chunks_at_once() {
 // Scores of 16 * C keys from `keys` on, and a look ahead at what is wanted next.
 template <int N, int C>
 inline void scores_of(const float* const* q, int head, const uint16_t* keys, const uint16_t* next,
-                      float (*out)[kPage]) {
+                      float* out) {
   Lanes acc[C][N];
   for (auto& chunk : acc)
     for (auto& a : chunk) a = Lanes::set(0.0f);
@@ -36,46 +39,56 @@ inline void scores_of(const float* const* q, int head, const uint16_t* keys, con
     }
   }
   for (int c = 0; c < C; c++)
-    for (int i = 0; i < N; i++) acc[c][i].store(out[i] + 16 * c);
+    for (int i = 0; i < N; i++) acc[c][i].store(out + i * kBlockKeys + 16 * c);
 }
 
+// Scores of the first 16 * chunks keys of a page.
 template <int N>
 inline void scores(const float* const* q, int head, const uint16_t* keys, const uint16_t* next, int chunks,
-                   float (*out)[kPage]) {
+                   float* out) {
   constexpr int C = chunks_at_once<N>();
-  int chunk = 0;
-  const auto to = [&] { return reinterpret_cast<float (*)[kPage]>(&out[0][16 * chunk]); };
-  for (; chunk + C <= chunks; chunk += C)
-    scores_of<N, C>(q, head, keys + 16 * chunk, next + 16 * chunk, to());
-  for (; chunk < chunks; chunk++) scores_of<N, 1>(q, head, keys + 16 * chunk, next + 16 * chunk, to());
+  int at = 0;
+  for (; at + 16 * C <= 16 * chunks; at += 16 * C) scores_of<N, C>(q, head, keys + at, next + at, out + at);
+  for (; at < 16 * chunks; at += 16) scores_of<N, 1>(q, head, keys + at, next + at, out + at);
 }
 
-// Turns scores into exp(score - largest) for visible keys, 0 for others; returns the sum.
-inline float weights(float* s, uint64_t mask, int chunks, float* top) {
+// Turns scores into exp(score - largest) for visible keys, 0 for others up to the last visible one of a page;
+// returns the sum.
+inline float weights(float* scores, const uint64_t* masks, int pages, float* top) {
   const float none = -__builtin_inff();
-  const bool all = chunks == kPage / 16 && ~mask == 0;
+  const auto chunks = [&](int page) {
+    return masks[page] == 0 ? 0 : (64 - __builtin_clzll(masks[page]) + 15) / 16;
+  };
+  const auto hide = [&](float value) {
+    for (int page = 0; page < pages; page++)
+      if (~masks[page] != 0)
+        for (int j = 0; j < 16 * chunks(page); j++)
+          if (!(masks[page] >> j & 1)) scores[kPage * page + j] = value;
+  };
+  const auto each = [&](auto work) {
+    for (int page = 0; page < pages; page++)
+      for (int c = 0; c < chunks(page); c++) work(scores + kPage * page + 16 * c);
+  };
+  hide(none);
   Lanes best = Lanes::set(none);
-  if (!all)
-    for (int j = 0; j < 16 * chunks; j++)
-      if (!(mask >> j & 1)) s[j] = none;
-  for (int c = 0; c < chunks; c++) best = max(best, Lanes::load(s + 16 * c));
+  each([&](float* s) { best = max(best, Lanes::load(s)); });
   *top = largest(best);
+  const Lanes most = Lanes::set(*top);
+  each([&](float* s) { exp(sub(Lanes::load(s), most)).store(s); });
+  hide(0.0f);
   Lanes total = Lanes::set(0.0f);
-  for (int c = 0; c < chunks; c++) exp(sub(Lanes::load(s + 16 * c), Lanes::set(*top))).store(s + 16 * c);
-  if (!all)
-    for (int j = 0; j < 16 * chunks; j++)
-      if (!(mask >> j & 1)) s[j] = 0.0f;
-  for (int c = 0; c < chunks; c++) total = add(total, Lanes::load(s + 16 * c));
+  each([&](float* s) { total = add(total, Lanes::load(s)); });
   return sum(total);
 }
 
-// Weighted values of 16 * C head dimensions from `values` on.
+// Adds the weighted values of 16 * C head dimensions, from `values` on, of one page's keys; the first
+// `common` keys are seen by all queries.
 template <int N, int C>
-inline void values_of(const float (*p)[kPage], const uint64_t* masks, int common, int head,
-                      const uint16_t* values, const uint16_t* next, float* out, size_t stride) {
+inline void values_of(const float* p, const uint64_t* masks, int common, int head, const uint16_t* values,
+                      const uint16_t* next, float* out, size_t stride) {
   Lanes acc[C][N];
-  for (auto& chunk : acc)
-    for (auto& a : chunk) a = Lanes::set(0.0f);
+  for (int c = 0; c < C; c++)
+    for (int i = 0; i < N; i++) acc[c][i] = Lanes::load(out + i * stride + 16 * c);
   const uint16_t* v = values;
   for (int j = 0; j < common; j++, v += head, next += head) {
     __builtin_prefetch(next, 0, 2);
@@ -83,58 +96,94 @@ inline void values_of(const float (*p)[kPage], const uint64_t* masks, int common
     for (int c = 0; c < C; c++) {
       const Lanes row = Lanes::load_half(v + 16 * c);
 #pragma GCC unroll 8
-      for (int i = 0; i < N; i++) acc[c][i] = fma(row, p[i][j], acc[c][i]);
+      for (int i = 0; i < N; i++) acc[c][i] = fma(row, p[i * kBlockKeys + j], acc[c][i]);
     }
   }
   for (int i = 0; i < N; i++) {
     if (common < kPage)
-      for (uint64_t rest = masks[i] >> common << common; rest != 0; rest &= rest - 1) {
+      for (uint64_t rest = masks[i * kBlockPages] >> common << common; rest != 0; rest &= rest - 1) {
         const int j = __builtin_ctzll(rest);
         for (int c = 0; c < C; c++)
-          acc[c][i] = fma(Lanes::load_half(values + j * head + 16 * c), p[i][j], acc[c][i]);
+          acc[c][i] = fma(Lanes::load_half(values + j * head + 16 * c), p[i * kBlockKeys + j], acc[c][i]);
       }
     for (int c = 0; c < C; c++) acc[c][i].store(out + i * stride + 16 * c);
   }
 }
 
+// What N queries see of a page: chunks that any sees, and the first keys that all see.
 template <int N>
-void attend_some(const float* const* q, const uint64_t* masks, int head, const uint16_t* keys,
-                 const uint16_t* values, const uint16_t* next_keys, const uint16_t* next_values,
-                 float* partial, size_t stride) {
-  alignas(64) float s[N][kPage];
-  uint64_t any = 0, every = ~uint64_t{0};
-  for (int i = 0; i < N; i++) any |= masks[i], every &= masks[i];
-  const int chunks = any == 0 ? 0 : (64 - __builtin_clzll(any) + 15) / 16;
-  scores<N>(q, head, keys, next_keys, chunks, s);
-  for (int i = 0; i < N; i++) partial[i * stride + 1] = weights(s[i], masks[i], chunks, &partial[i * stride]);
-  const int common = ~every == 0 ? kPage : __builtin_ctzll(~every);  // keys all see, from the first on
-  constexpr int C = chunks_at_once<N>();
-  float* out = partial + kPartialHeader;
-  int d = 0;
-  for (; d + 16 * C <= head; d += 16 * C)
-    values_of<N, C>(s, masks, common, head, values + d, next_values + d, out + d, stride);
-  for (; d < head; d += 16)
-    values_of<N, 1>(s, masks, common, head, values + d, next_values + d, out + d, stride);
-}
-
-using Some = void (*)(const float* const*, const uint64_t*, int, const uint16_t*, const uint16_t*,
-                      const uint16_t*, const uint16_t*, float*, size_t);
-template <class Sizes>
-struct AttendSome;
-template <int... N>
-struct AttendSome<std::integer_sequence<int, N...>> {
-  static constexpr Some by_queries[] = {attend_some<N + 1>...};  // [n - 1] for n queries
+struct Seen {
+  int chunks, common;
+  explicit Seen(const uint64_t* masks) {
+    uint64_t any = 0, every = ~uint64_t{0};
+    for (int i = 0; i < N; i++) any |= masks[i * kBlockPages], every &= masks[i * kBlockPages];
+    chunks = any == 0 ? 0 : (64 - __builtin_clzll(any) + 15) / 16;
+    common = ~every == 0 ? kPage : __builtin_ctzll(~every);
+  }
 };
 
-void attend(const float* const* q, const uint64_t* masks, int queries, int head, const uint16_t* keys,
-            const uint16_t* values, const uint16_t* next_keys, const uint16_t* next_values, float* partial,
-            size_t stride) {
-  using Table = AttendSome<std::make_integer_sequence<int, V::kQueries>>;
+template <int N>
+void scores_of_some(const float* const* q, const uint64_t* masks, int head, const uint16_t* keys,
+                    const uint16_t* next, float* out) {
+  scores<N>(q, head, keys, next, Seen<N>(masks).chunks, out);
+}
+
+template <int N>
+void values_of_some(const float* p, const uint64_t* masks, int head, const uint16_t* values,
+                    const uint16_t* next, float* out, size_t stride) {
+  constexpr int C = chunks_at_once<N>();
+  const Seen<N> seen(masks);
+  if (seen.chunks == 0) return;
+  int d = 0;
+  for (; d + 16 * C <= head; d += 16 * C)
+    values_of<N, C>(p, masks, seen.common, head, values + d, next + d, out + d, stride);
+  for (; d < head; d += 16)
+    values_of<N, 1>(p, masks, seen.common, head, values + d, next + d, out + d, stride);
+}
+
+template <class Sizes>
+struct BySize;
+template <int... N>
+struct BySize<std::integer_sequence<int, N...>> {  // [n - 1] for n queries
+  static constexpr decltype(&scores_of_some<1>) scores[] = {scores_of_some<N + 1>...};
+  static constexpr decltype(&values_of_some<1>) values[] = {values_of_some<N + 1>...};
+};
+using Some = BySize<std::make_integer_sequence<int, V::kQueries>>;
+
+// Calls work(first, n) for groups of queries of like size.
+template <class Work>
+inline void in_groups(int queries, const Work& work) {
+  int first = 0;
   for (int times = (queries + V::kQueries - 1) / V::kQueries; times > 0; times--) {
-    const int n = (queries + times - 1) / times;  // groups of like size
-    Table::by_queries[n - 1](q, masks, head, keys, values, next_keys, next_values, partial, stride);
-    queries -= n, q += n, masks += n, partial += n * stride;
-    next_keys = keys, next_values = values;  // asked for already
+    const int n = (queries - first + times - 1) / times;
+    work(first, n);
+    first += n;
+  }
+}
+
+// A page is used for all queries while it is in the cache.
+void attend(const float* const* q, const uint64_t* masks, int queries, int head, const KeyBlock& block,
+            float* scores, float* partial, size_t stride) {
+  for (int page = 0; page < block.pages; page++) {
+    const uint16_t* next = block.keys[page + 1];
+    in_groups(queries, [&](int first, int n) {
+      Some::scores[n - 1](q + first, masks + first * kBlockPages + page, head, block.keys[page], next,
+                          scores + first * kBlockKeys + page * kPage);
+      next = block.keys[page];  // asked for already
+    });
+  }
+  for (int i = 0; i < queries; i++) {
+    float* header = partial + i * stride;
+    header[1] = weights(scores + i * kBlockKeys, masks + i * kBlockPages, block.pages, header);
+    for (int d = 0; d < head; d += 16) Lanes::set(0.0f).store(header + kPartialHeader + d);
+  }
+  for (int page = 0; page < block.pages; page++) {
+    const uint16_t* next = block.values[page + 1];
+    in_groups(queries, [&](int first, int n) {
+      Some::values[n - 1](scores + first * kBlockKeys + page * kPage, masks + first * kBlockPages + page,
+                          head, block.values[page], next, partial + first * stride + kPartialHeader, stride);
+      next = block.values[page];
+    });
   }
 }
 

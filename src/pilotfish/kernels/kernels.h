@@ -7,7 +7,17 @@ namespace pilotfish {
 // A partial attention result of one query: largest score, sum of exp(score - largest), then the weighted
 // values.
 constexpr int kPartialHeader = 2;
-constexpr int kPage = 64;  // positions of a KV page, keys of an attention block
+constexpr int kPage = 64;       // positions of a KV page
+constexpr int kBlockPages = 4;  // pages of an attention block, which has one maximum
+constexpr int kBlockKeys = kBlockPages * kPage;
+
+// Pages of one KV head. keys: [head][64], values: [64][head]. Behind the last page stands the one that is
+// likely to be read next, to be fetched into the cache on the way.
+struct KeyBlock {
+  int pages;
+  const uint16_t* keys[kBlockPages + 1];
+  const uint16_t* values[kBlockPages + 1];
+};
 
 struct Kernels {
   const char* name;
@@ -31,12 +41,10 @@ struct Kernels {
   void (*scale)(float* x, float factor, int n);
   void (*to_half)(const float* x, uint16_t* y, int n);
 
-  // One block of 64 keys from fresh state for `queries` queries: partial[q * stride] gets header and head
-  // values. keys: [head][64], values: [64][head]; bit j of masks[q] says whether query q sees key j. The next
-  // block's are fetched into the cache on the way; with none, this block's own.
-  void (*attend)(const float* const* q, const uint64_t* masks, int queries, int head, const uint16_t* keys,
-                 const uint16_t* values, const uint16_t* next_keys, const uint16_t* next_values,
-                 float* partial, size_t stride);
+  // One block of keys from fresh state for `queries` queries: partial[q * stride] gets header and head
+  // values. Bit j of masks[kBlockPages * q + page] says whether query q sees key j of the page.
+  void (*attend)(const float* const* q, const uint64_t* masks, int queries, int head, const KeyBlock& block,
+                 float* scores, float* partial, size_t stride);
   // Merges `part` into `total` (ascending blocks); an empty side leaves the other.
   void (*merge)(float* total, const float* part, int head);
   void (*finish)(const float* total, int head, float* y);  // y = values / sum

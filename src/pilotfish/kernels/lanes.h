@@ -57,19 +57,23 @@ inline Lanes exp2_whole(const Lanes& n) { PILOTFISH_LANES(exp2_whole, n.v[i]); }
 #undef PILOTFISH_LANES
 
 // One fixed tree: lane i meets i + 8, then i + 4, i + 2, i + 1.
-inline float sum(const Lanes& a) {
-  float x[16];
-  a.store(x);
-  for (int step = 8; step > 0; step /= 2)
-    for (int i = 0; i < step; i++) x[i] += x[i + step];
+template <class Meet, class MeetOne>
+inline float folded(const Lanes& a, const Meet& meet, const MeetOne& meet_one) {
+  V::F v[kParts];
+  for (int i = 0; i < kParts; i++) v[i] = a.v[i];
+  for (int parts = kParts / 2; parts > 0; parts /= 2)
+    for (int i = 0; i < parts; i++) v[i] = meet(v[i], v[i + parts]);
+  float x[V::W];
+  V::store(x, v[0]);
+  for (int step = V::W / 2; step > 0; step /= 2)
+    for (int i = 0; i < step; i++) x[i] = meet_one(x[i], x[i + step]);
   return x[0];
 }
+inline float sum(const Lanes& a) {
+  return folded(a, V::add, [](float x, float y) { return x + y; });
+}
 inline float largest(const Lanes& a) {
-  float x[16];
-  a.store(x);
-  for (int step = 8; step > 0; step /= 2)
-    for (int i = 0; i < step; i++) x[i] = x[i] > x[i + step] ? x[i] : x[i + step];
-  return x[0];
+  return folded(a, V::max, [](float x, float y) { return x > y ? x : y; });
 }
 
 // Nearest whole number, ties to even, for |x| < 2^22: adding 1.5 * 2^23 leaves no bits for a fraction.

@@ -164,21 +164,30 @@ void AttendOp::run(Program& p, const Pass& pass, int thread, std::atomic<int64_t
   auto& scratch = p.scratch[thread];
   float* fresh = scratch.floats.data();
 
-  // `ahead`: the page that this thread is likely to be at next
-  const auto one_page = [&](const AttentionPlan::Tile& tile, int kv_head, int page, int ahead) {
+  // `ahead`: the block that this thread is likely to be at next
+  const auto one_block = [&](const AttentionPlan::Tile& tile, int kv_head, int block, int ahead,
+                             int pages_seen) {
     const Segment& s = pass.segments[tile.segment];
+    const int first = block * kBlockPages;
+    KeyBlock now;
+    now.pages = std::min(kBlockPages, pages_seen - first);
+    const auto set = [&](int i, int page) {
+      now.keys[i] = pages.keys(s.table[page], layer, kv_head);
+      now.values[i] = pages.values(s.table[page], layer, kv_head);
+    };
+    for (int i = 0; i < now.pages; i++) set(i, first + i);
+    set(now.pages, std::min(ahead * kBlockPages, pages_seen - 1));
     int n = 0;
     for (int row = tile.first_row; row < tile.first_row + tile.rows; row++) {
-      const uint64_t mask = visible(pass, s, row, page);
+      uint64_t masks[kBlockPages];
+      for (int i = 0; i < now.pages; i++) masks[i] = visible(pass, s, row, first + i);
       for (int h = 0; h < group; h++, n++) {
         scratch.queries[n] = p.buffers[qkv].row(row) + (kv_head * group + h) * head;
-        scratch.masks[n] = mask;
+        std::copy(masks, masks + now.pages, &scratch.masks[static_cast<size_t>(n) * kBlockPages]);
       }
     }
-    const int now = s.table[page], next = s.table[ahead];
-    p.kernels.attend(scratch.queries.data(), scratch.masks.data(), n, head, pages.keys(now, layer, kv_head),
-                     pages.values(now, layer, kv_head), pages.keys(next, layer, kv_head),
-                     pages.values(next, layer, kv_head), fresh, plan.stride);
+    p.kernels.attend(scratch.queries.data(), scratch.masks.data(), n, head, now, scratch.scores.data(), fresh,
+                     plan.stride);
     return n;
   };
   const auto result = [&](const AttentionPlan::Tile& tile, int kv_head, int i) {  // of the tile's i-th query
@@ -192,13 +201,15 @@ void AttendOp::run(Program& p, const Pass& pass, int thread, std::atomic<int64_t
     const Segment& s = pass.segments[tile.segment];
     const int kv_head = static_cast<int>(unit % per_tile) / plan.kept();
     const int pages_seen = (s.base + tile.first_row - s.first_row + tile.rows + kPage - 1) / kPage;
-    if (plan.by_page) {
-      const int page = static_cast<int>(unit % plan.kept());
-      const int ahead = page + pass.threads < pages_seen ? page + pass.threads : page;
-      const int n = page < pages_seen ? one_page(tile, kv_head, page, ahead) : tile.rows * group;
+    const int blocks_seen = (pages_seen + kBlockPages - 1) / kBlockPages;
+    if (plan.by_block) {
+      const int block = static_cast<int>(unit % plan.kept());
+      const int ahead = std::min(block + pass.threads, blocks_seen - 1);
+      const int n =
+          block < blocks_seen ? one_block(tile, kv_head, block, ahead, pages_seen) : tile.rows * group;
       for (int i = 0; i < n; i++) {
-        float* to = result(tile, kv_head, i) + static_cast<size_t>(page) * plan.stride;
-        if (page < pages_seen)
+        float* to = result(tile, kv_head, i) + static_cast<size_t>(block) * plan.stride;
+        if (block < blocks_seen)
           std::memcpy(to, fresh + i * plan.stride, sizeof(float) * plan.stride);
         else
           to[1] = 0.0f;  // saw nothing
@@ -206,8 +217,8 @@ void AttendOp::run(Program& p, const Pass& pass, int thread, std::atomic<int64_t
       return;
     }
     for (int i = 0; i < tile.rows * group; i++) result(tile, kv_head, i)[1] = 0.0f;
-    for (int page = 0; page < pages_seen; page++) {
-      const int n = one_page(tile, kv_head, page, std::min(page + 1, pages_seen - 1));
+    for (int block = 0; block < blocks_seen; block++) {
+      const int n = one_block(tile, kv_head, block, block + 1, pages_seen);
       for (int i = 0; i < n; i++) p.kernels.merge(result(tile, kv_head, i), fresh + i * plan.stride, head);
     }
   });
@@ -218,8 +229,8 @@ void MergeOp::run(Program& p, const Pass& pass, int thread, std::atomic<int64_t>
   float* y = p.scratch[thread].floats.data();
   each(next, static_cast<int64_t>(pass.rows) * heads, [&](int64_t i) {
     float* total = p.partials.data() + static_cast<size_t>(i) * kept * p.plan.stride;
-    for (int page = 1; page < kept; page++)
-      p.kernels.merge(total, total + static_cast<size_t>(page) * p.plan.stride, head);
+    for (int block = 1; block < kept; block++)
+      p.kernels.merge(total, total + static_cast<size_t>(block) * p.plan.stride, head);
     p.kernels.finish(total, head, y);
     p.acts[out].store(p.kernels, static_cast<int>(i / heads), static_cast<int>(i % heads) * head, y, head);
   });

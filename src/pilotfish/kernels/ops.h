@@ -50,7 +50,7 @@ struct CacheOp : Program::Op {
   float scale;
 };
 
-// Blocks of attention for tiles of queries, as planned: results by page for MergeOp, or merged at once. Both
+// Blocks of attention for tiles of queries, as planned: results by block for MergeOp, or merged at once. Both
 // ways blocks are merged in ascending order, so the bits are the same.
 struct AttendOp : Program::Op {
   AttendOp(int qkv, int heads, int layer) : qkv(qkv), heads(heads), layer(layer) {}

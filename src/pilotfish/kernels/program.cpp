@@ -13,18 +13,13 @@
 
 namespace pilotfish {
 
-void Pages::Free::operator()(uint16_t* p) const { std::free(p); }
-
 int Pages::allocate() {
-  void* p = nullptr;
-  if (posix_memalign(&p, 4096, page_bytes()) != 0) throw std::bad_alloc();
-  std::memset(p, 0,
-              page_bytes());  // masked keys are computed, then dropped: better from zeros than from anything
-  std::unique_ptr<uint16_t, Free> page(static_cast<uint16_t*>(p));
-  pages_.push_back(std::move(page));
+  constexpr int kSlab = 32;  // zeroed: masked keys are computed, then dropped
+  if (count() % kSlab == 0) slabs_.push_back(std::make_unique<Arena>(kSlab * page_bytes()));
+  pages_.push_back(reinterpret_cast<uint16_t*>(slabs_.back()->take(page_bytes())));
   return count() - 1;
 }
-void Pages::copy(int from, int to) { std::memcpy(pages_[to].get(), pages_[from].get(), page_bytes()); }
+void Pages::copy(int from, int to) { std::memcpy(pages_[to], pages_[from], page_bytes()); }
 
 void Program::Activations::reserve(size_t rows, int most) {
   tile = static_cast<int>(std::min(rows, static_cast<size_t>(most)));
@@ -127,21 +122,21 @@ void Program::reserve(const Pass& pass) {
 }
 
 void Program::plan_attention(const Pass& pass) {
-  constexpr size_t most = size_t{32} << 20;  // bytes of results by page
+  constexpr size_t most = size_t{32} << 20;  // bytes of results by block
   const int group = std::max(1, heads_ / std::max(1, pages->kv_heads()));
   const int rows = std::max(1, kQueriesPerTile / group);
   plan.tiles.clear();
-  plan.pages = 0;
+  plan.blocks = 0;
   for (size_t i = 0; i < pass.segments.size(); i++) {
     const Segment& s = pass.segments[i];
-    plan.pages = std::max(plan.pages, (s.base + s.rows + kPage - 1) / kPage);
+    plan.blocks = std::max(plan.blocks, (s.base + s.rows + kBlockKeys - 1) / kBlockKeys);
     for (int r = 0; r < s.rows; r += rows)
       plan.tiles.push_back({static_cast<int>(i), s.first_row + r, std::min(rows, s.rows - r)});
   }
   plan.stride = kPartialHeader + pages->head();
   const size_t each = static_cast<size_t>(pass.rows) * heads_ * plan.stride;
-  plan.by_page = each * plan.pages * sizeof(float) <= most &&
-                 plan.tiles.size() * pages->kv_heads() < static_cast<size_t>(4) * pass.threads;
+  plan.by_block = each * plan.blocks * sizeof(float) <= most &&
+                  plan.tiles.size() * pages->kv_heads() < static_cast<size_t>(4) * pass.threads;
   if (partials.size() < each * plan.kept()) partials.resize(each * plan.kept());
 }
 
@@ -152,8 +147,9 @@ void Program::reserve_scratch(const Pass& pass) {
   const size_t floats = std::max(static_cast<size_t>(widest_norm_), queries * plan.stride);
   for (auto& s : scratch) {
     if (s.floats.size() < floats) s.floats.resize(floats);
+    if (s.scores.size() < queries * kBlockKeys) s.scores.resize(queries * kBlockKeys);
     if (s.halves.size() < head) s.halves.resize(head);
-    if (s.queries.size() < queries) s.queries.resize(queries), s.masks.resize(queries);
+    if (s.queries.size() < queries) s.queries.resize(queries), s.masks.resize(queries * kBlockPages);
   }
 }
 

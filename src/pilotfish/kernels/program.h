@@ -29,14 +29,12 @@ class Pages {
   int count() const { return static_cast<int>(pages_.size()); }
 
  private:
-  struct Free {
-    void operator()(uint16_t* p) const;
-  };
   uint16_t* at(int page, int layer, int part) const {
-    return pages_[page].get() + (static_cast<size_t>(layer) * 2 * kv_heads_ + part) * head_ * kPage;
+    return pages_[page] + (static_cast<size_t>(layer) * 2 * kv_heads_ + part) * head_ * kPage;
   }
   int layers_, kv_heads_, head_;
-  std::vector<std::unique_ptr<uint16_t, Free>> pages_;
+  std::vector<uint16_t*> pages_;
+  std::vector<std::unique_ptr<Arena>> slabs_;  // memory of 32 pages each, used from its start
 };
 
 // Consecutive rows of one sequence.
@@ -60,7 +58,7 @@ struct Pass {
   int threads = 1;
 };
 
-constexpr int kQueriesPerTile = 32;
+constexpr int kQueriesPerTile = 64;
 
 // How a pass's attention is cut into work: tiles of queries that share each read of the cache.
 struct AttentionPlan {
@@ -68,10 +66,10 @@ struct AttentionPlan {
     int segment, first_row, rows;
   };
   std::vector<Tile> tiles;
-  int pages = 0;         // most pages that any segment sees
-  bool by_page = false;  // pages of a tile are shared among threads, their results kept apart until merged
-  int stride = 0;        // floats of a partial result
-  int kept() const { return by_page ? pages : 1; }
+  int blocks = 0;         // most blocks of keys that any segment sees
+  bool by_block = false;  // blocks of a tile are shared among threads, their results kept apart until merged
+  int stride = 0;         // floats of a partial result
+  int kept() const { return by_block ? blocks : 1; }
 };
 
 class Program {
@@ -145,7 +143,7 @@ class Program {
   // One thread's room for what an op computes on the way. It is taken before the pass: a worker has nobody to
   // throw to.
   struct Scratch {
-    std::vector<float> floats;
+    std::vector<float> floats, scores;
     std::vector<uint16_t> halves;
     std::vector<const float*> queries;
     std::vector<uint64_t> masks;
@@ -158,7 +156,7 @@ class Program {
   std::vector<Activations> acts;
   std::vector<Rope> ropes;
   AttentionPlan plan;
-  std::vector<float> partials;   // attention results [row][head][page or 1][stride]
+  std::vector<float> partials;   // attention results [row][head][block or 1][stride]
   std::vector<Scratch> scratch;  // by thread
 
  private:

@@ -23,14 +23,13 @@ void quantize(const float* x, int n, ActBlock* out, int step) {
     const Lanes low = Lanes::set(-127.0f), high = Lanes::set(127.0f), factor = Lanes::set(inverse);
     const Lanes zero = Lanes::set(0.0f);
     const float fault = sum(fma(first, zero, mul(second, zero)));  // 0, or NaN: max and min may lose a NaN
-    float q[kBlock];
-    min(max(nearest(mul(first, factor)), low), high).store(q);
-    min(max(nearest(mul(second, factor)), low), high).store(q + 16);
-    int32_t s[2] = {0, 0};
-    for (int i = 0; i < kBlock; i++) {
-      const auto code = static_cast<int32_t>(q[i]);
-      out->q[i] = static_cast<int8_t>(code);
-      s[i / 16] += code;
+    const Lanes q[2] = {min(max(nearest(mul(first, factor)), low), high),
+                        min(max(nearest(mul(second, factor)), low), high)};
+    int32_t s[2];
+    for (int half = 0; half < 2; half++) {
+      for (int part = 0; part < kParts; part++)
+        V::store_codes(out->q + 16 * half + part * V::W, q[half].v[part]);
+      s[half] = static_cast<int32_t>(sum(q[half]));  // whole numbers: exact
     }
     out->d = (tiny ? 0.0f : amax / 127.0f) + fault;
     out->s16[0] = static_cast<int16_t>(s[0]);

@@ -10,7 +10,7 @@ struct V {
   static constexpr int W = 8;            // lanes of a vector
   static constexpr int kMaxTokens = 16;  // tokens of a matrix tile
   static constexpr int kQueries = 6;     // most queries that share each read of a key
-  static constexpr int kChains = 12;     // vectors of sums that fit the registers
+  static constexpr int kChains = 8;      // vectors of sums that fit the registers
   using F = __m256;
   using I = __m256i;
   using U = __m256i;  // 4 bytes of each of W rows
@@ -40,6 +40,12 @@ struct V {
   }
   static F load_u8(const uint8_t* p) {
     return to_float(_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+  }
+  // Whole numbers in -127..127 as int8.
+  static void store_codes(int8_t* p, F x) {
+    const I wide = _mm256_cvtps_epi32(x);
+    const __m128i half = _mm_packs_epi32(_mm256_castsi256_si128(wide), _mm256_extracti128_si256(wide, 1));
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packs_epi16(half, half));
   }
   // 2^n for whole n in [-126, 127]
   static F exp2_whole(F n) {

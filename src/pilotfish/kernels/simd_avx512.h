@@ -10,7 +10,7 @@ struct V {
   static constexpr int W = 16;
   static constexpr int kMaxTokens = 16;
   static constexpr int kQueries = 8;  // most queries that share each read of a key
-  static constexpr int kChains = 24;  // vectors of sums that fit the registers
+  static constexpr int kChains = 16;  // vectors of sums that fit the registers
   using F = __m512;
   using I = __m512i;
   using U = __m512i;
@@ -42,6 +42,10 @@ struct V {
   }
   static F load_u8(const uint8_t* p) {
     return to_float(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+  }
+  // Whole numbers in -127..127 as int8.
+  static void store_codes(int8_t* p, F x) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(x)));
   }
   static F exp2_whole(F n) {
     const I biased = _mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127));

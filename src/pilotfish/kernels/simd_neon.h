@@ -10,7 +10,7 @@ struct V {
   static constexpr int W = 4;
   static constexpr int kMaxTokens = 8;
   static constexpr int kQueries = 6;  // most queries that share each read of a key
-  static constexpr int kChains = 24;  // vectors of sums that fit the registers
+  static constexpr int kChains = 16;  // vectors of sums that fit the registers
   using F = float32x4_t;
   using I = int32x4_t;
   using U = uint8x16_t;
@@ -34,6 +34,12 @@ struct V {
   static void store_half(uint16_t* p, F x) { vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(x))); }
   static F load_u8(const uint8_t* p) {
     return vcvtq_f32_u32(vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(four_bytes(p))))));
+  }
+  // Whole numbers in -127..127 as int8.
+  static void store_codes(int8_t* p, F x) {
+    const int16x4_t half = vqmovn_s32(vcvtnq_s32_f32(x));
+    const uint32_t four = vget_lane_u32(vreinterpret_u32_s8(vqmovn_s16(vcombine_s16(half, half))), 0);
+    __builtin_memcpy(p, &four, 4);
   }
   static F exp2_whole(F n) {
     return vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(vcvtnq_s32_f32(n), vdupq_n_s32(127)), 23));

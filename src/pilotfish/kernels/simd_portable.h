@@ -62,6 +62,10 @@ struct V {
     return F{static_cast<float>(p[0]), static_cast<float>(p[1]), static_cast<float>(p[2]),
              static_cast<float>(p[3])};
   }
+  // Whole numbers in -127..127 as int8.
+  static void store_codes(int8_t* p, F x) {
+    for (int i = 0; i < 4; i++) p[i] = static_cast<int8_t>(x[i]);
+  }
   static F exp2_whole(F n) {
     I biased = (__builtin_convertvector(n, I) + 127) << 23;
     F r;
