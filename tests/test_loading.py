@@ -10,6 +10,7 @@ import pilotfish
 from pilotfish import hub
 from pilotfish.engines import native
 from pilotfish.engines.native.container import Container
+from pilotfish.engines.native.slim import Slim
 from pilotfish.errors import FormatError, HubError, OutOfMemory, UsageError, VocabularyMismatch
 from pilotfish.loading import Plan
 from tiny import metadata, tiny_engine, write_header
@@ -60,6 +61,7 @@ def test_the_context_is_the_models_at_most_8192(tmp_path: Path, fake: type[FakeN
         ({"context": 20_001}, "context is 20001.*from 1 to 20000"),
         ({"threads": 0}, "threads is 0"),
         ({"draft": []}, "draft is"),
+        ({"draft_slim": "on"}, "draft_slim is 'on'.*auto or off"),
     ],
 )
 def test_options_are_checked_before_loading(
@@ -121,6 +123,46 @@ def test_a_target_that_drafts_for_itself_is_loaded_once(tmp_path: Path, fake: ty
     assert llm.generate("once", max_tokens=20, draft_length=3).stats.acceptance == 1.0
     llm.close()
     assert llm.target.engine.disposed  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def slim(monkeypatch: pytest.MonkeyPatch) -> Slim:
+    """What every draft model is worth slimming to."""
+    found = Slim({}, frozenset({1}))
+    monkeypatch.setattr("pilotfish.loading.slim_for", lambda _tensors, _vocabulary: found)
+    return found
+
+
+def test_a_draft_model_is_slimmed_and_a_target_never(
+    tmp_path: Path, fake: type[FakeNative], slim: Slim
+) -> None:
+    target, draft = write_header(tmp_path), write_header(tmp_path, "draft.gguf")
+    pilotfish.load(target, draft=draft).close()
+    assert [(done["path"].name, done["slim"]) for done in fake.loaded] == [
+        ("target.gguf", None), ("draft.gguf", slim),
+    ]  # fmt: skip
+
+
+def test_with_draft_slim_off_a_draft_model_stays_as_filed(
+    tmp_path: Path, fake: type[FakeNative], slim: Slim
+) -> None:
+    del slim
+    pilotfish.load(write_header(tmp_path), write_header(tmp_path, "d.gguf"), draft_slim="off").close()
+    assert [done["slim"] for done in fake.loaded] == [None, None]
+
+
+def test_a_target_that_drafts_for_itself_is_not_slimmed(
+    tmp_path: Path, fake: type[FakeNative], slim: Slim
+) -> None:
+    del slim
+    path = write_header(tmp_path)
+    pilotfish.load(path, draft=path).close()
+    assert [done["slim"] for done in fake.loaded] == [None]
+
+
+def test_a_small_vocabulary_is_not_worth_slimming(tmp_path: Path, fake: type[FakeNative]) -> None:
+    pilotfish.load(write_header(tmp_path), write_header(tmp_path, "d.gguf")).close()
+    assert [done["slim"] for done in fake.loaded] == [None, None]
 
 
 def test_a_failed_draft_frees_the_target(

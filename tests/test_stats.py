@@ -63,6 +63,7 @@ def test_the_dictionary_is_json_by_the_fixed_names() -> None:
         "prompt_s",
         "decode_s",
         "parts_s",
+        "control",
     ]
     assert json.loads(json.dumps(data))["parts_s"] == {
         "draft": 0.25,

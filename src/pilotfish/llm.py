@@ -13,7 +13,9 @@ from pilotfish.drafting import CORPUS, SUFFIX, Drafting, Wish
 from pilotfish.errors import TemplateError, UsageError
 from pilotfish.loading import load_models
 from pilotfish.options import OptionArgs, Options
+from pilotfish.remembered import Remembered
 from pilotfish.sequence import Sequence as TokenSequence
+from pilotfish.slimming import AUTO as SLIM
 from pilotfish.turns import Turns
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ def load(
     threads: int | None = None,
     *,
     draft_corpus: str | os.PathLike[str] | None = None,
+    draft_slim: str = SLIM,
     offline: bool = False,
     notice: Callable[[str], None] | None = None,
     progress: Callable[[str, float], None] | None = None,
@@ -52,6 +55,9 @@ def load(
     draft_corpus
         A folder of text or code, in which the suffix drafter looks too. It is indexed once, in the cache, and
         again when it has changed: some seconds for a few MB.
+    draft_slim
+        `auto`: weights of a draft model are rounded, and its head is restricted to common tokens and those of
+        the text, where that makes it enough faster. `off`: it stays as filed. The answers are the same.
     offline
         No network is wanted.
     notice
@@ -79,13 +85,16 @@ def load(
         context,
         threads,
         draft_corpus=draft_corpus,
+        draft_slim=draft_slim,
         offline=offline,
         notice=notice or said.append,
         progress=progress,
     )
     for text in said:
         warnings.warn(text, stacklevel=2)
-    return LLM(target, draftings[0])
+    llm = LLM(target, draftings[0])
+    llm.remember()
+    return llm
 
 
 class LLM:
@@ -105,8 +114,10 @@ class LLM:
     def __init__(self, target: TextModel, drafting: Drafting | None = None) -> None:
         self.target = target
         self.drafting = drafting or Drafting(Wish())
+        self.drafting.assume(target)
         self._turns = Turns()
         self._closed = False
+        self._remembered: Remembered | None = None
 
     @property
     def context(self) -> int:
@@ -212,11 +223,19 @@ class LLM:
         )
         return Answer(decoder, sequence, voice, self._turns)
 
+    def remember(self) -> None:
+        """Start from what passes cost when these models were last used here, and keep what is learned."""
+        if self.drafting.wish != Wish():
+            self._remembered = Remembered.of(self.target, self.drafting.model)
+            self._remembered.load(self.drafting.costs)
+
     def close(self) -> None:
         """Free the models; answers that are still open can't go on. Closing twice does nothing."""
         with self._turns.turn():
             if not self._closed:
                 self._closed = True
+                if self._remembered is not None:
+                    self._remembered.save(self.drafting.costs)
                 models = [self.target, *([] if self.drafting.model is None else [self.drafting.model])]
                 for dispose in {id(model.engine): model.dispose for model in models}.values():
                     dispose()

@@ -19,6 +19,7 @@ from pilotfish.engines.native.families import family_named
 from pilotfish.engines.native.families.decoder import attention_shape
 from pilotfish.errors import TemplateError, UsageError
 from pilotfish.model import Model, TextModel
+from pilotfish.slimming import AUTO, OFF, slim_for
 from pilotfish.text.template import ChatTemplate
 from pilotfish.text.tokenizer import Tokenizer
 from pilotfish.text.vocabulary import Vocabulary, check_same
@@ -26,6 +27,8 @@ from pilotfish.text.vocabulary import Vocabulary, check_same
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+    from pilotfish.engines.native.slim import Slim
 
 M = TypeVar("M", bound=Model)
 
@@ -105,6 +108,7 @@ def load_models(
     threads: int | None = None,
     *,
     draft_corpus: str | os.PathLike[str] | None = None,
+    draft_slim: str = AUTO,
     offline: bool = False,
     notice: Callable[[str], None] | None = None,
     progress: Callable[[str, float], None] | None = None,
@@ -116,6 +120,8 @@ def load_models(
     notice = notice or (lambda _text: None)
     if threads is not None and (not isinstance(threads, int) or threads < 1):
         raise UsageError(f"threads is {threads!r}", "it is a whole number, at least 1")
+    if draft_slim not in {AUTO, OFF}:
+        raise UsageError(f"draft_slim is {draft_slim!r}", "it is auto or off")
     if draft_corpus is not None:
         check_folder(draft_corpus)
         if Wish() in wishes:
@@ -130,7 +136,7 @@ def load_models(
         for path, ref in others.items():
             drafts[path] = Plan.make(ref, target.context, shorter=True)
             files.callback(drafts[path].file.close)
-        loaded = _load_all(target, drafts, threads, notice, progress)
+        loaded = _load_all(target, drafts, threads, notice, progress, slim=draft_slim == AUTO)
         text = loaded[target.ref.path.resolve()]
         assert isinstance(text, TextModel)
         models = [None if ref is None else loaded[ref.path.resolve()] for ref in refs]
@@ -151,6 +157,8 @@ def _load_all(
     threads: int | None,
     notice: Callable[[str], None],
     progress: Callable[[str, float], None] | None,
+    *,
+    slim: bool,
 ) -> dict[Path, Model]:
     """Check that the models fit each other and the memory, then read their weights; all of them or none."""
     for plan in drafts.values():
@@ -162,15 +170,18 @@ def _load_all(
     check_memory(target, *drafts.values())
     target.file.read_ahead()  # while the tokenizer is built
     tokenizer = Tokenizer.from_metadata(target.metadata)
-    for plan in drafts.values():
-        check_same(tokenizer.vocabulary, Vocabulary(plan.metadata))
+    slims: dict[Path, Slim | None] = {}
+    for path, plan in drafts.items():
+        vocabulary = Vocabulary(plan.metadata)
+        check_same(tokenizer.vocabulary, vocabulary)
+        slims[path] = slim_for(plan.file.tensors, vocabulary) if slim else None
     template = _template_of(target, notice)
     talks = functools.partial(TextModel, tokenizer=tokenizer, template=template)
     loaded: dict[Path, Model] = {}
     try:
         loaded[target.ref.path.resolve()] = _load(talks, target, threads, progress)
         for path, plan in drafts.items():
-            loaded[path] = _load(Model, plan, threads, progress)
+            loaded[path] = _load(Model, plan, threads, progress, slims[path])
     except BaseException:
         for done in loaded.values():
             done.dispose()
@@ -212,7 +223,11 @@ def _template_of(plan: Plan, notice: Callable[[str], None]) -> ChatTemplate | No
 
 
 def _load(
-    make: Callable[..., M], plan: Plan, threads: int | None, progress: Callable[[str, float], None] | None
+    make: Callable[..., M],
+    plan: Plan,
+    threads: int | None,
+    progress: Callable[[str, float], None] | None,
+    slim: Slim | None = None,
 ) -> M:
     name = plan.ref.name
     engine = native.NativeEngine.load(
@@ -220,6 +235,7 @@ def _load(
         threads=threads,
         context=plan.context,
         progress=None if progress is None else lambda share: progress(name, share),
+        slim=slim,
     )
     return make(
         name=name,

@@ -179,8 +179,67 @@ def test_a_draft_ends_with_the_token_that_makes_it_doubtful() -> None:
         for floor in (0.0, 0.1, 0.2, 0.3, 0.6, 1.0)
     ]
     assert lengths == [6, 4, 3, 2, 1, 1]
-    drafter = draft_model(halves)
-    assert len(drafter.propose([sequence(1)], [6], min_confidence=0.3)[0].tokens) == 2
+
+
+def test_whoever_asks_may_decide_when_a_draft_ends() -> None:
+    asked: list[tuple[int, int, int]] = []
+
+    def go_on(index: int, tokens: list[int], confidence: list[float]) -> bool:
+        asked.append((index, len(tokens), len(confidence)))
+        return len(tokens) < 1 + index
+
+    drafts = draft_model(RULE).propose([sequence(1), sequence(2), sequence(3)], [6, 0, 6], go_on=go_on)
+    assert [len(d.tokens) for d in drafts] == [1, 0, 3]
+    assert asked == [(0, 1, 1), (2, 1, 1), (2, 2, 2), (2, 3, 3)]
+
+
+SAYS = answers({(1, 2): [3, 4, 5, 6, 7, 8]}, VOCAB)
+
+
+@pytest.mark.parametrize(
+    ("hints", "passes", "evaluated"),
+    [((3, 4, 5), 3, 2 + 3 + 2), ((3, 9, 5), 5, 2 + 3 + 4), ((9,), 6, 2 + 1 + 5), ((), 6, 2 + 5)],
+)
+def test_hints_that_it_would_have_said_itself_cost_no_pass_of_their_own(
+    hints: tuple[int, ...], passes: int, evaluated: int
+) -> None:
+    """The draft is the same with any hints; only what it costs differs."""
+    drafter, s = draft_model(SAYS), sequence(1, 2)
+    draft = drafter.propose([s], [6], hints=[hints])[0]
+    assert draft.tokens == (3, 4, 5, 6, 7, 8)
+    assert draft.confidence == draft_model(SAYS).propose([sequence(1, 2)], [6])[0].confidence
+    assert engine_of(drafter).passes == len(drafter.passes) == (passes if len(hints) != 3 else 3)
+    assert engine_of(drafter).tokens == sum(tokens for tokens, _ in drafter.passes) == evaluated
+    grow(drafter, s, draft, accepted=4, own=9)
+    assert caches(drafter) == [(1, 2, 3, 4, 5, 6)]
+
+
+def test_hints_go_up_to_the_limit_and_before_an_unknown_id() -> None:
+    drafter = draft_model(SAYS)
+    assert drafter.propose([sequence(1, 2)], [2], hints=[(3, 4, 5)])[0].tokens == (3, 4)
+    assert engine_of(drafter).tokens == 3
+    drafter = draft_model(SAYS)
+    assert drafter.propose([sequence(1, 2)], [3], hints=[(3, VOCAB, 5)])[0].tokens == (3, 4, 5)
+
+
+def test_hints_stay_within_the_context() -> None:
+    drafter = draft_model(SAYS, context=4)
+    assert drafter.propose([sequence(1, 2)], [9], hints=[(3, 4, 5, 6)])[0].tokens == (3, 4, 5)
+
+
+def test_it_says_how_far_it_is_behind() -> None:
+    drafter, s = draft_model(SAYS, context=12), sequence(1, 2)
+    assert drafter.behind(s) == 2
+    draft = drafter.propose([s], [3])[0]
+    grow(drafter, s, draft, accepted=1, own=9)
+    assert drafter.behind(s) == 1
+    s.tokens += [1, 2, 3]
+    assert drafter.behind(s) == 4
+    s.tokens += [1] * 6
+    assert drafter.behind(s) is None
+    unknown = sequence(VOCAB)
+    drafter.propose([unknown], [1])
+    assert drafter.behind(unknown) is None
 
 
 def test_sequences_that_stopped_by_confidence_leave_the_batch() -> None:

@@ -38,6 +38,7 @@ class SpeedByDefault(click.Group):
 
 @click.command("speed", short_help="Drafting against plain decoding (the default).")
 @common.model_options
+@common.DRAFT_SLIM
 @common.option(
     "--modes",
     metavar="MODE,...",
@@ -62,6 +63,7 @@ def speed_command(
     threads: int | None,
     context: int | None,
     offline: bool,
+    draft_slim: str,
     modes: str | None,
     prompts: str,
     limit: int | None,
@@ -89,7 +91,14 @@ def speed_command(
     with contextlib.ExitStack() as stack:
         with loading_bar() as progress:
             target, (drafting,) = load_models(
-                name, [wish], context, threads, offline=offline, notice=notice, progress=progress
+                name,
+                [wish],
+                context,
+                threads,
+                draft_slim=draft_slim,
+                offline=offline,
+                notice=notice,
+                progress=progress,
             )
         drafter = drafting.model
         for owned in {id(m): m for m in (target, *([drafter] if drafter else []))}.values():
@@ -101,7 +110,7 @@ def speed_command(
             show = (lambda share: bar("measuring", share)) if bar else (lambda _share: None)
             report = bench.run(chosen, repeats, show)
         if as_json:
-            given = {"prompts": prompts, "limit": limit, "repeats": repeats}
+            given = {"prompts": prompts, "limit": limit, "repeats": repeats, "draft_slim": draft_slim}
             print_json(_as_json(report, target, drafter, settings, given))
     _explain(report, stderr=as_json)
     return DIFFERENT if report.different else 0

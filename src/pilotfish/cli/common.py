@@ -59,6 +59,12 @@ DRAFT_CORPUS = option(
     metavar="DIR",
     help="Draft from the text or code in DIR too; it is indexed once, and again when it has changed.",
 )
+DRAFT_SLIM = option(
+    "--draft-slim",
+    type=click.Choice(["auto", "off"]),
+    default="auto",
+    help="Make a draft model smaller where that pays, or leave it as filed.",
+)
 model_options = _all_of(MODEL, draft, THREADS, CONTEXT, OFFLINE)
 
 

@@ -28,6 +28,7 @@ def open_llm(
     context: int | None,
     offline: bool,
     draft_corpus: str | None = None,
+    draft_slim: str = "auto",
 ) -> LLM:
     """Load target, draft model and corpus as the options say, with a bar on a terminal."""
     from pilotfish.llm import load
@@ -39,6 +40,7 @@ def open_llm(
             context,
             threads,
             draft_corpus=draft_corpus,
+            draft_slim=draft_slim,
             offline=offline,
             notice=notice,
             progress=progress,

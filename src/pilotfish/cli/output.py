@@ -74,4 +74,6 @@ def stats_line(stats: Stats, finish_reason: str) -> str:
         f"{stats.passes} passes, {stats.tokens_per_pass:.2f} tokens per pass",
         f"{stats.accepted} of {stats.drafted} drafted accepted ({stats.acceptance:.0%})",
     ]
+    if stats.drafting_off is not None:
+        parts.append(f"not drafting at the end: {stats.drafting_off}")
     return ", ".join(parts)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 @common.option("-f", "--file", metavar="FILE", envvar=None, help="Read the prompt from FILE.")
 @common.model_options
 @common.DRAFT_CORPUS
+@common.DRAFT_SLIM
 @common.sampling_options()
 @common.RAW
 @click.option("--show-draft", is_flag=True, help="Colour accepted tokens by drafter; statistics on stderr.")
@@ -38,6 +39,7 @@ def command(
     context: int | None,
     offline: bool,
     draft_corpus: str | None,
+    draft_slim: str,
     raw: bool,
     show_draft: bool,
     as_json: bool,
@@ -52,7 +54,7 @@ def command(
     text = read_prompt(prompt, file)
     if not text:
         raise UsageError("the prompt is empty", "give at least one character")
-    with open_llm(model, draft, threads, context, offline, draft_corpus) as llm:
+    with open_llm(model, draft, threads, context, offline, draft_corpus, draft_slim) as llm:
         answer = ask(llm, text, options, raw=raw)
         if as_json:
             events = list(watched(answer))

@@ -29,6 +29,7 @@ FAILED = 1
 
 @click.command("verify", short_help="Check that drafting changes nothing.")
 @common.model_options
+@common.DRAFT_SLIM
 @common.option(
     "--prompts", metavar="FILE", help="One JSON object a line, with turns or prompt.  [default: a few]"
 )
@@ -47,6 +48,7 @@ def command(
     threads: int | None,
     context: int | None,
     offline: bool,
+    draft_slim: str,
     prompts: str | None,
     limit: int | None,
     raw: bool,
@@ -73,13 +75,28 @@ def command(
     with contextlib.ExitStack() as stack:
         with loading_bar() as progress:
             target, draftings = load_models(
-                name, wishes, context, threads, offline=offline, notice=notice, progress=progress
+                name,
+                wishes,
+                context,
+                threads,
+                draft_slim=draft_slim,
+                offline=offline,
+                notice=notice,
+                progress=progress,
             )
         for owned in {id(m): m for m in (target, *(d.model for d in draftings if d.model))}.values():
             stack.callback(owned.dispose)
         report = _check(target, draftings, settings, chosen)
         if as_json:
-            print_json(_as_json(report, target, draftings, settings, {"prompts": prompts, "limit": limit}))
+            print_json(
+                _as_json(
+                    report,
+                    target,
+                    draftings,
+                    settings,
+                    {"prompts": prompts, "limit": limit, "draft_slim": draft_slim},
+                )
+            )
     _explain(report, stderr=as_json)
     return FAILED if report.failure else 0
 

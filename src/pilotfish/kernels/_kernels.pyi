@@ -5,18 +5,18 @@ import numpy
 from numpy.typing import NDArray
 
 
-def choose(logits: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], temperature: float, top_k: int, top_p: float, min_p: float, seed: int, choice: int, position: int) -> int:
+def choose(logits: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], temperature: float, top_k: int, top_p: float, min_p: float, seed: int, choice: int, position: int, absent: bool = False) -> int:
     """
     The token that pilotfish.sampling.choose gives; the parameters must be valid.
     """
 
-def argmax(logits: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> int:
+def argmax(logits: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], absent: bool = False) -> int:
     """The id with the largest logit, the lowest one on a tie."""
 
-def margin(logits: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> float:
+def margin(logits: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], absent: bool = False) -> float:
     """The largest logit minus the second largest."""
 
-def probability(logits: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], token: int) -> float:
+def probability(logits: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], token: int, absent: bool = False) -> float:
     """softmax(logits)[token] at temperature 1."""
 
 def digest(logits: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> int:
@@ -69,6 +69,11 @@ class Weight:
         Pack rows of the file's bytes, whole groups of 16; row i comes from row row_map[i].
         """
 
+    def round_from(self, source: Weight, first: int, threads: int) -> None:
+        """
+        Fill rows from `first` on, whole groups of 16, with those of a source of any type, rounded to Q4_0.
+        """
+
     def gather(self, row: int) -> NDArray[numpy.float32]:
         """One row as floats."""
 
@@ -118,6 +123,16 @@ class Program:
     def gated(self, source: int, gate: Weight, up: Weight, out: int) -> None: ...
 
     def set_logits(self, out: int) -> None: ...
+
+    def restricted_head(self, source: int, weight: Weight, out: int) -> None:
+        """
+        Logits of the wanted rows, by a matrix of which a pass reads some groups of 16 rows only: all, at first.
+        """
+
+    def set_head_groups(self, groups: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None:
+        """
+        Which groups of ids, ascending, the restricted head computes from now on; logits of others are -inf.
+        """
 
     def run(self, tokens: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], positions: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], lengths: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], bases: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], tables: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], wanted: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], ancestors: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, threads: int) -> bool:
         """Run a pass; False if it was cancelled."""

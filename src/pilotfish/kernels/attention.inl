@@ -14,6 +14,17 @@ using pilotfish::KeyBlock;
 using pilotfish::kPage;
 using pilotfish::kPartialHeader;
 
+// What is wanted next is asked for evenly on the way: `step` halves ahead for 16 lanes of work.
+struct Ahead {
+  const uint16_t* at;
+  int step;
+  template <int C>
+  void fetch() {
+    __builtin_prefetch(at, 0, 2);
+    at += step * C;
+  }
+};
+
 // How many chunks of 16 lanes N queries take at a time: enough chains of additions to keep the units busy,
 // few enough for the registers.
 template <int N>
@@ -22,15 +33,15 @@ constexpr int chunks_at_once() {
   return most >= 4 ? 4 : most >= 2 ? 2 : 1;
 }
 
-// Scores of 16 * C keys from `keys` on, and a look ahead at what is wanted next.
+// Scores of 16 * C keys from `keys` on.
 template <int N, int C>
-inline void scores_of(const float* const* q, int head, const uint16_t* keys, const uint16_t* next,
-                      float* out) {
+inline void scores_of(const float* const* q, int head, const uint16_t* keys, Ahead& next, float* out) {
   Lanes acc[C][N];
   for (auto& chunk : acc)
     for (auto& a : chunk) a = Lanes::set(0.0f);
-  for (int d = 0; d < head; d++, keys += kPage, next += kPage) {
-    __builtin_prefetch(next, 0, 2);
+  Ahead ahead = next;  // in a register
+  for (int d = 0; d < head; d++, keys += kPage) {
+    ahead.fetch<C>();
 #pragma GCC unroll 4
     for (int c = 0; c < C; c++) {
       const Lanes column = Lanes::load_half(keys + 16 * c);
@@ -40,16 +51,17 @@ inline void scores_of(const float* const* q, int head, const uint16_t* keys, con
   }
   for (int c = 0; c < C; c++)
     for (int i = 0; i < N; i++) acc[c][i].store(out + i * kBlockKeys + 16 * c);
+  next = ahead;
 }
 
 // Scores of the first 16 * chunks keys of a page.
 template <int N>
-inline void scores(const float* const* q, int head, const uint16_t* keys, const uint16_t* next, int chunks,
+inline void scores(const float* const* q, int head, const uint16_t* keys, Ahead& next, int chunks,
                    float* out) {
   constexpr int C = chunks_at_once<N>();
   int at = 0;
-  for (; at + 16 * C <= 16 * chunks; at += 16 * C) scores_of<N, C>(q, head, keys + at, next + at, out + at);
-  for (; at < 16 * chunks; at += 16) scores_of<N, 1>(q, head, keys + at, next + at, out + at);
+  for (; at + 16 * C <= 16 * chunks; at += 16 * C) scores_of<N, C>(q, head, keys + at, next, out + at);
+  for (; at < 16 * chunks; at += 16) scores_of<N, 1>(q, head, keys + at, next, out + at);
 }
 
 // Turns scores into exp(score - largest) for visible keys, 0 for others up to the last visible one of a page;
@@ -85,13 +97,14 @@ inline float weights(float* scores, const uint64_t* masks, int pages, float* top
 // `common` keys are seen by all queries.
 template <int N, int C>
 inline void values_of(const float* p, const uint64_t* masks, int common, int head, const uint16_t* values,
-                      const uint16_t* next, float* out, size_t stride) {
+                      Ahead& next, float* out, size_t stride) {
+  Ahead ahead = next;
   Lanes acc[C][N];
   for (int c = 0; c < C; c++)
     for (int i = 0; i < N; i++) acc[c][i] = Lanes::load(out + i * stride + 16 * c);
   const uint16_t* v = values;
-  for (int j = 0; j < common; j++, v += head, next += head) {
-    __builtin_prefetch(next, 0, 2);
+  for (int j = 0; j < common; j++, v += head) {
+    ahead.fetch<C>();
 #pragma GCC unroll 4
     for (int c = 0; c < C; c++) {
       const Lanes row = Lanes::load_half(v + 16 * c);
@@ -123,22 +136,21 @@ struct Seen {
 };
 
 template <int N>
-void scores_of_some(const float* const* q, const uint64_t* masks, int head, const uint16_t* keys,
-                    const uint16_t* next, float* out) {
+void scores_of_some(const float* const* q, const uint64_t* masks, int head, const uint16_t* keys, Ahead& next,
+                    float* out) {
   scores<N>(q, head, keys, next, Seen<N>(masks).chunks, out);
 }
 
 template <int N>
-void values_of_some(const float* p, const uint64_t* masks, int head, const uint16_t* values,
-                    const uint16_t* next, float* out, size_t stride) {
+void values_of_some(const float* p, const uint64_t* masks, int head, const uint16_t* values, Ahead& next,
+                    float* out, size_t stride) {
   constexpr int C = chunks_at_once<N>();
   const Seen<N> seen(masks);
   if (seen.chunks == 0) return;
   int d = 0;
   for (; d + 16 * C <= head; d += 16 * C)
-    values_of<N, C>(p, masks, seen.common, head, values + d, next + d, out + d, stride);
-  for (; d < head; d += 16)
-    values_of<N, 1>(p, masks, seen.common, head, values + d, next + d, out + d, stride);
+    values_of<N, C>(p, masks, seen.common, head, values + d, next, out + d, stride);
+  for (; d < head; d += 16) values_of<N, 1>(p, masks, seen.common, head, values + d, next, out + d, stride);
 }
 
 template <class Sizes>
@@ -164,12 +176,12 @@ inline void in_groups(int queries, const Work& work) {
 // A page is used for all queries while it is in the cache.
 void attend(const float* const* q, const uint64_t* masks, int queries, int head, const KeyBlock& block,
             float* scores, float* partial, size_t stride) {
+  const int step = 1 + 15 / ((queries + V::kQueries - 1) / V::kQueries);
   for (int page = 0; page < block.pages; page++) {
-    const uint16_t* next = block.keys[page + 1];
+    Ahead next{block.keys[page + 1], step};
     in_groups(queries, [&](int first, int n) {
       Some::scores[n - 1](q + first, masks + first * kBlockPages + page, head, block.keys[page], next,
                           scores + first * kBlockKeys + page * kPage);
-      next = block.keys[page];  // asked for already
     });
   }
   for (int i = 0; i < queries; i++) {
@@ -178,11 +190,10 @@ void attend(const float* const* q, const uint64_t* masks, int queries, int head,
     for (int d = 0; d < head; d += 16) Lanes::set(0.0f).store(header + kPartialHeader + d);
   }
   for (int page = 0; page < block.pages; page++) {
-    const uint16_t* next = block.values[page + 1];
+    Ahead next{block.values[page + 1], step};
     in_groups(queries, [&](int first, int n) {
       Some::values[n - 1](scores + first * kBlockKeys + page * kPage, masks + first * kBlockPages + page,
                           head, block.values[page], next, partial + first * stride + kPartialHeader, stride);
-      next = block.values[page];
     });
   }
 }

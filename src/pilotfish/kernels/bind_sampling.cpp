@@ -38,29 +38,30 @@ void translate(const std::exception_ptr& pointer, void* /*unused*/) {
 }
 
 int32_t choose(const Logits& logits, double temperature, int32_t top_k, double top_p, double min_p,
-               uint64_t seed, uint32_t choice, uint64_t position) {
+               uint64_t seed, uint32_t choice, uint64_t position, bool absent) {
   const int32_t n = size_of(logits);
   const nb::gil_scoped_release release;
-  return pilotfish::choose(logits.data(), n, temperature, top_k, top_p, min_p, seed, choice, position);
+  return pilotfish::choose(logits.data(), n, temperature, top_k, top_p, min_p, seed, choice, position,
+                           absent);
 }
 
-int32_t argmax(const Logits& logits) {
+int32_t argmax(const Logits& logits, bool absent) {
   const int32_t n = size_of(logits);
   const nb::gil_scoped_release release;
-  return pilotfish::argmax(logits.data(), n);
+  return pilotfish::argmax(logits.data(), n, absent);
 }
 
-double margin(const Logits& logits) {
+double margin(const Logits& logits, bool absent) {
   const int32_t n = size_of(logits);
   const nb::gil_scoped_release release;
-  return pilotfish::margin(logits.data(), n);
+  return pilotfish::margin(logits.data(), n, absent);
 }
 
-double probability(const Logits& logits, int32_t token) {
+double probability(const Logits& logits, int32_t token, bool absent) {
   const int32_t n = size_of(logits);
   if (token < 0 || token >= n) throw nb::index_error("the token is not in the vocabulary");
   const nb::gil_scoped_release release;
-  return pilotfish::probability(logits.data(), n, token);
+  return pilotfish::probability(logits.data(), n, token, absent);
 }
 
 uint64_t digest(const Logits& logits) {
@@ -80,11 +81,14 @@ std::array<uint32_t, 4> philox(const std::array<uint32_t, 4>& counter, const std
 void bind_sampling(nb::module_& m) {
   nb::register_exception_translator(translate);
   const auto logits = [] { return nb::arg("logits").noconvert(); };
+  const auto absent = [] { return nb::arg("absent") = false; };  // -inf is an id that can't be said
   m.def("choose", choose, logits(), "temperature"_a, "top_k"_a, "top_p"_a, "min_p"_a, "seed"_a, "choice"_a,
-        "position"_a, "The token that pilotfish.sampling.choose gives; the parameters must be valid.");
-  m.def("argmax", argmax, logits(), "The id with the largest logit, the lowest one on a tie.");
-  m.def("margin", margin, logits(), "The largest logit minus the second largest.");
-  m.def("probability", probability, logits(), "token"_a, "softmax(logits)[token] at temperature 1.");
+        "position"_a, absent(),
+        "The token that pilotfish.sampling.choose gives; the parameters must be valid.");
+  m.def("argmax", argmax, logits(), absent(), "The id with the largest logit, the lowest one on a tie.");
+  m.def("margin", margin, logits(), absent(), "The largest logit minus the second largest.");
+  m.def("probability", probability, logits(), "token"_a, absent(),
+        "softmax(logits)[token] at temperature 1.");
   m.def("digest", digest, logits(), "A 64-bit hash of the row's bits.");
   m.def("philox4x32", philox, "counter"_a, "key"_a, "Philox4x32-10.");
   m.def("exp64", pilotfish::exp64, "x"_a, "exp(max(x, -708)) for x <= 709.");

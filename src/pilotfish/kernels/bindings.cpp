@@ -15,6 +15,7 @@
 #include "bind_sampling.h"
 #include "dispatch.h"
 #include "program.h"
+#include "requantize.h"
 #include "sampling.h"
 
 namespace nb = nanobind;
@@ -137,6 +138,18 @@ nb::ndarray<nb::numpy, float> silu_mul(const Array<float>& gate, const Array<flo
   return new_array(std::move(y), {gate.size()});
 }
 
+void round_from(Weight& w, const Weight& source, int64_t first, int threads) {
+  if (w.type != Type::Q4_0) throw nb::value_error("rows are rounded to Q4_0 only");
+  if (source.columns != w.columns || w.columns % kBlock != 0)
+    throw nb::value_error("the source has rows of another length");
+  if (first < 0 || first % kRows != 0 || first > w.rows - source.rows ||
+      (source.rows % kRows != 0 && first + source.rows != w.rows))
+    throw nb::value_error("a part of a matrix is whole groups of rows");
+  if (threads < 1) throw nb::value_error("at least one thread");
+  const nb::gil_scoped_release release;
+  requantize(*kernels_for(available_isas().front()), source, w, first, threads);
+}
+
 // What a pass works on, by segment (consecutive tokens of one sequence); page tables one after another.
 bool run(Program& p, const Array<int32_t>& tokens, const Array<int32_t>& positions,
          const Array<int32_t>& lengths, const Array<int32_t>& bases, const Array<int32_t>& tables,
@@ -171,6 +184,16 @@ bool run(Program& p, const Array<int32_t>& tokens, const Array<int32_t>& positio
       throw nb::value_error("no such row, or rows that don't ascend");
   const nb::gil_scoped_release release;
   return p.run(pass);
+}
+
+void set_head_groups(Program& p, const Array<int32_t>& groups) {
+  const int64_t count = p.head_groups();
+  if (count == 0) throw nb::value_error("the program has no restricted head");
+  if (groups.size() == 0) throw nb::value_error("at least one group, please");
+  for (size_t i = 0; i < groups.size(); i++)
+    if (groups.data()[i] < (i == 0 ? 0 : groups.data()[i - 1] + 1) || groups.data()[i] >= count)
+      throw nb::value_error("no such group, or groups that don't ascend");
+  p.set_head_groups({groups.data(), groups.data() + groups.size()});
 }
 
 const float* logits_row(const Program& p, int wanted) {
@@ -221,6 +244,9 @@ NB_MODULE(_kernels, m) {
       .def("pack", pack, "file"_a.noconvert(), "row_map"_a.noconvert().none(), "threads"_a, "first"_a = 0,
            "count"_a = nb::none(),
            "Pack rows of the file's bytes, whole groups of 16; row i comes from row row_map[i].")
+      .def("round_from", round_from, "source"_a, "first"_a, "threads"_a,
+           "Fill rows from `first` on, whole groups of 16, with those of a source of any type, rounded to "
+           "Q4_0.")
       .def("gather", gather, "row"_a, "One row as floats.")
       .def_prop_ro("rows", [](const Weight& w) { return w.rows; })
       .def_prop_ro("columns", [](const Weight& w) { return w.columns; });
@@ -265,6 +291,12 @@ NB_MODULE(_kernels, m) {
       .def("attention", &Program::attention, "qkv"_a, "heads"_a, "layer"_a, "out"_a)
       .def("gated", &Program::gated, "source"_a, "gate"_a, "up"_a, "out"_a)
       .def("set_logits", &Program::set_logits, "out"_a)
+      .def("restricted_head", &Program::restricted_head, "source"_a, "weight"_a, "out"_a,
+           "Logits of the wanted rows, by a matrix of which a pass reads some groups of 16 rows only: all, "
+           "at first.")
+      .def("set_head_groups", set_head_groups, "groups"_a.noconvert(),
+           "Which groups of ids, ascending, the restricted head computes from now on; logits of others are "
+           "-inf.")
       .def("run", run, "tokens"_a.noconvert(), "positions"_a.noconvert(), "lengths"_a.noconvert(),
            "bases"_a.noconvert(), "tables"_a.noconvert(), "wanted"_a.noconvert(),
            "ancestors"_a.noconvert().none(), "threads"_a, "Run a pass; False if it was cancelled.")
@@ -272,16 +304,21 @@ NB_MODULE(_kernels, m) {
       .def("op_parts", &Program::op_parts, "By op, what its time is counted as.")
       .def("cancel", &Program::cancel)
       .def(
-          "argmax", [](const Program& p, int i) { return argmax(logits_row(p, i), p.vocabulary()); }, "row"_a)
+          "argmax",
+          [](const Program& p, int i) { return argmax(logits_row(p, i), p.vocabulary(), p.restricted()); },
+          "row"_a)
       .def(
-          "margin", [](const Program& p, int i) { return margin(logits_row(p, i), p.vocabulary()); }, "row"_a)
+          "margin",
+          [](const Program& p, int i) { return margin(logits_row(p, i), p.vocabulary(), p.restricted()); },
+          "row"_a)
       .def(
           "choose",
           [](const Program& p, int i, double temperature, int32_t top_k, double top_p, double min_p,
              uint64_t seed, uint32_t choice, uint64_t position) {
             const float* row = logits_row(p, i);
             const nb::gil_scoped_release release;
-            return choose(row, p.vocabulary(), temperature, top_k, top_p, min_p, seed, choice, position);
+            return choose(row, p.vocabulary(), temperature, top_k, top_p, min_p, seed, choice, position,
+                          p.restricted());
           },
           "row"_a, "temperature"_a, "top_k"_a, "top_p"_a, "min_p"_a, "seed"_a, "choice"_a, "position"_a)
       .def(
@@ -290,11 +327,13 @@ NB_MODULE(_kernels, m) {
             const float* row = logits_row(p, i);
             if (token < 0 || token >= p.vocabulary())
               throw nb::index_error("the token is not in the vocabulary");
-            return probability(row, p.vocabulary(), token);
+            return probability(row, p.vocabulary(), token, p.restricted());
           },
           "row"_a, "token"_a)
       .def(
-          "digest", [](const Program& p, int i) { return digest(logits_row(p, i), p.vocabulary()); }, "row"_a)
+          "digest",
+          [](const Program& p, int i) { return digest(logits_row(p, i), p.vocabulary(), p.restricted()); },
+          "row"_a)
       .def(
           "logits",
           [](const Program& p, int i) {

@@ -24,6 +24,7 @@ pilotfish::Kernels make_table(const char* name) {
   fill<FormatQ4_K>(tiles(Type::Q4_K));
   fill<FormatQ5_K>(tiles(Type::Q5_K));
   fill<FormatQ6_K>(tiles(Type::Q6_K));
+  k.dequantize = dequantize;
   k.tile_float = tile_float;
   k.rms_norm = rms_norm;
   k.quantize = quantize;

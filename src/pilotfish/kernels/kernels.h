@@ -29,6 +29,8 @@ struct Kernels {
   using Tile = void (*)(const uint8_t* group, int columns, const uint8_t* act, size_t stride, float* out);
   Tile tile[kTypes][17];
 
+  // Columns 32 * block on of a packed group of any type, as floats: out[k * 16 + r] is row r's k-th.
+  void (*dequantize)(Type type, const uint8_t* group, int block, float* out);
   // The debug path: any type, float activations, one token.
   void (*tile_float)(Type type, const uint8_t* group, int columns, const float* act, float* out);
 

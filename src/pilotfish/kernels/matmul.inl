@@ -61,36 +61,43 @@ void fill_floats(Tile* tiles) {
   if constexpr (N > 1) fill_floats<Element, kLoad, N - 1>(tiles);
 }
 
-void tile_float(pilotfish::Type type, const uint8_t* group, int columns, const float* act, float* out) {
+template <class Element, V::F (*kLoad)(const Element*)>
+void floats_of_group(const uint8_t* group, int block, float* columns) {
+  const auto* from = reinterpret_cast<const Element*>(group) + block * kBlock * kRows;
+  for (int i = 0; i < kBlock * kRows; i += V::W) V::store(columns + i, kLoad(from + i));
+}
+
+void dequantize(pilotfish::Type type, const uint8_t* group, int block, float* columns) {
   using pilotfish::Type;
+  switch (type) {
+    case Type::F32:
+      return floats_of_group<float, V::load>(group, block, columns);
+    case Type::F16:
+      return floats_of_group<uint16_t, V::load_half>(group, block, columns);
+    case Type::BF16:
+      return floats_of_group<uint16_t, V::load_bf16>(group, block, columns);
+    case Type::Q4_0:
+      return dequantize_group<FormatQ4_0>(group, block, columns);
+    case Type::Q4_1:
+      return dequantize_group<FormatQ4_1>(group, block, columns);
+    case Type::Q5_0:
+      return dequantize_group<FormatQ5_0>(group, block, columns);
+    case Type::Q8_0:
+      return dequantize_group<FormatQ8_0>(group, block, columns);
+    case Type::Q4_K:
+      return dequantize_group<FormatQ4_K>(group, block, columns);
+    case Type::Q5_K:
+      return dequantize_group<FormatQ5_K>(group, block, columns);
+    case Type::Q6_K:
+      return dequantize_group<FormatQ6_K>(group, block, columns);
+  }
+}
+
+void tile_float(pilotfish::Type type, const uint8_t* group, int columns, const float* act, float* out) {
   Lanes acc = Lanes::set(0.0f);
   float w[kBlock * kRows];
   for (int b = 0; b < columns / kBlock; b++) {
-    switch (type) {
-      case Type::Q4_0:
-        dequantize_group<FormatQ4_0>(group, b, w);
-        break;
-      case Type::Q4_1:
-        dequantize_group<FormatQ4_1>(group, b, w);
-        break;
-      case Type::Q5_0:
-        dequantize_group<FormatQ5_0>(group, b, w);
-        break;
-      case Type::Q8_0:
-        dequantize_group<FormatQ8_0>(group, b, w);
-        break;
-      case Type::Q4_K:
-        dequantize_group<FormatQ4_K>(group, b, w);
-        break;
-      case Type::Q5_K:
-        dequantize_group<FormatQ5_K>(group, b, w);
-        break;
-      case Type::Q6_K:
-        dequantize_group<FormatQ6_K>(group, b, w);
-        break;
-      default:
-        return;
-    }
+    dequantize(type, group, b, w);
     for (int k = 0; k < kBlock; k++) acc = fma(Lanes::load(w + k * kRows), act[b * kBlock + k], acc);
   }
   acc.store(out);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 #include "rope_table.h"
 
@@ -108,6 +109,30 @@ void LinearOp::run(Program& p, const Pass& pass, int, std::atomic<int64_t>& next
         for (; left > 0 && begin < part.weight->groups(); begin++, left--) one_group(part, begin, first);
         begin -= part.weight->groups();
         if (left == 0) break;
+      }
+    }
+  });
+}
+
+RestrictedHeadOp::RestrictedHeadOp(int in, std::shared_ptr<Weight> w, int out)
+    : in(in), out(out), weight(std::move(w)), groups(static_cast<size_t>(weight->groups())) {
+  std::iota(groups.begin(), groups.end(), 0);
+}
+
+void RestrictedHeadOp::run(Program& p, const Pass& pass, int, std::atomic<int64_t>& next) {
+  const int rows = rows_of(pass, true), most = p.kernels.max_tokens;
+  const auto count = static_cast<int64_t>(groups.size());
+  const int64_t chunk = std::clamp<int64_t>(count / (8 * pass.threads), 1, 16);
+  alignas(64) float tile[16 * kRows];
+  each(next, (count + chunk - 1) / chunk, [&](int64_t unit) {
+    for (int first = 0; first < rows; first += most) {
+      const int tokens = std::min(most, rows - first);
+      for (int64_t i = unit * chunk; i < std::min(count, (unit + 1) * chunk); i++) {
+        const int64_t row = int64_t{groups[i]} * kRows;
+        multiply(p, *weight, groups[i], p.acts[in], first, tokens, tile);
+        const auto live = static_cast<size_t>(std::min<int64_t>(kRows, weight->rows - row));
+        for (int t = 0; t < tokens; t++)
+          std::memcpy(p.buffers[out].row(first + t) + row, tile + t * kRows, live * sizeof(float));
       }
     }
   });

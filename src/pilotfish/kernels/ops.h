@@ -41,6 +41,16 @@ struct LinearOp : Program::Op {
   bool add, wanted;
 };
 
+// A head of which some groups of 16 rows are computed: those of the ids that can be said.
+struct RestrictedHeadOp : Program::Op {
+  RestrictedHeadOp(int in, std::shared_ptr<Weight> w, int out);
+  const char* part() const override { return "head"; }
+  void run(Program&, const Pass&, int, std::atomic<int64_t>&) override;
+  int in, out;
+  std::shared_ptr<Weight> weight;
+  std::vector<int32_t> groups;  // ascending; at first all
+};
+
 struct CacheOp : Program::Op {
   CacheOp(int qkv, int heads, int layer, int table, float scale)
       : qkv(qkv), heads(heads), layer(layer), table(table), scale(scale) {}

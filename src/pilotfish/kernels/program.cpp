@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
+#include <limits>
 #include <new>
 #include <stdexcept>
 
@@ -12,6 +14,11 @@
 #include "rope_table.h"
 
 namespace pilotfish {
+namespace {
+
+constexpr float kAbsentLogit = -std::numeric_limits<float>::infinity();
+
+}  // namespace
 
 int Pages::allocate() {
   constexpr int kSlab = 32;  // zeroed: masked keys are computed, then dropped
@@ -88,6 +95,29 @@ void Program::linear(int in, std::vector<Part> parts, int out, bool add, bool wa
   }
   ops_.push_back(std::make_unique<LinearOp>(in, std::move(parts), out, add, wanted_only));
 }
+void Program::restricted_head(int in, std::shared_ptr<Weight> weight, int out) {
+  if (weight->columns != acts.at(in).width || weight->rows != buffers.at(out).width)
+    throw std::invalid_argument("matrix shape differs from its buffers");
+  (float_activations || is_float(weight->type) ? acts[in].floats : acts[in].quantized) = true;
+  auto op = std::make_unique<RestrictedHeadOp>(in, std::move(weight), out);
+  head_ = op.get();
+  ops_.push_back(std::move(op));
+  set_logits(out);
+}
+void Program::set_head_groups(std::vector<int32_t> groups) {
+  auto& buffer = buffers[head_->out];
+  std::vector<int32_t> gone;
+  std::set_difference(head_->groups.begin(), head_->groups.end(), groups.begin(), groups.end(),
+                      std::back_inserter(gone));
+  for (size_t row = 0; row < buffer.data.size(); row += buffer.width)
+    for (const int32_t group : gone) {
+      const int first = group * kRows;
+      std::fill_n(&buffer.data[row + first], std::min(kRows, buffer.width - first), kAbsentLogit);
+    }
+  head_->groups = std::move(groups);
+  restricted_ = static_cast<int64_t>(head_->groups.size()) < head_groups();
+}
+int64_t Program::head_groups() const { return head_ == nullptr ? 0 : head_->weight->groups(); }
 void Program::rope_and_cache(int qkv, int heads, int layer, int table, float query_scale) {
   if (buffers.at(qkv).width != (heads + 2 * pages->kv_heads()) * pages->head() || layer >= pages->layers() ||
       ropes.at(table).half * 2 > pages->head() || ropes[table].half % 16 != 0 ||
@@ -114,7 +144,8 @@ void Program::reserve(const Pass& pass) {
   const auto rows = static_cast<size_t>(pass.rows);
   for (size_t i = 0; i < buffers.size(); i++) {
     const size_t n = static_cast<int>(i) == logits_buffer_ ? pass.wanted.size() : rows;
-    if (buffers[i].data.size() < n * buffers[i].width) buffers[i].data.resize(n * buffers[i].width);
+    const float fill = static_cast<int>(i) == logits_buffer_ && restricted_ ? kAbsentLogit : 0.0f;
+    if (buffers[i].data.size() < n * buffers[i].width) buffers[i].data.resize(n * buffers[i].width, fill);
   }
   for (auto& a : acts) a.reserve(rows, kernels.max_tokens);
   for (auto& r : ropes)

@@ -98,6 +98,13 @@ class Program {
   void attention(int qkv, int heads, int layer, int out);
   void gated(int in, std::shared_ptr<Weight> gate, std::shared_ptr<Weight> up, int out);  // silu(gate) * up
   void set_logits(int out) { logits_buffer_ = out; }
+  // In place of a linear op: logits by a matrix of which only some groups of 16 rows are computed.
+  void restricted_head(int in, std::shared_ptr<Weight> weight, int out);
+  // The groups computed from the next pass on, ascending; logits of all other ids are -inf at once, also in
+  // rows of the last pass.
+  void set_head_groups(std::vector<int32_t> groups);
+  int64_t head_groups() const;                     // of the whole head; 0 if it is not a restricted one
+  bool restricted() const { return restricted_; }  // some ids can't be said
 
   // Runs the program; false if cancelled. Logits of wanted rows are then in logits(i).
   bool run(Pass& pass);
@@ -168,6 +175,8 @@ class Program {
   std::vector<std::unique_ptr<std::atomic<int64_t>>> counters_;
   std::atomic<bool> cancelled_{false};
   int logits_buffer_ = -1;
+  struct RestrictedHeadOp* head_ = nullptr;  // one of ops_
+  bool restricted_ = false;
   int heads_ = 0;
   int widest_norm_ = 0;
   int wanted_rows_ = 0;

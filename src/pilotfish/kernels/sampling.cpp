@@ -35,24 +35,38 @@ float float_of(uint32_t bits) {
   return value;
 }
 
-bool is_finite(float value) { return (bits_of(value) & 0x7f800000U) != 0x7f800000U; }
+constexpr float kAbsent = -std::numeric_limits<float>::infinity();
 
-[[noreturn]] void throw_fault(const float* logits, int32_t n) {
+// Whether a value is a fault; the bits of the one infinity that is none come as `allowed`.
+bool is_fault(float value, uint32_t allowed) {
+  const uint32_t bits = bits_of(value);
+  return ((bits & 0x7f800000U) == 0x7f800000U) & (bits != allowed);
+}
+
+// 0 is no infinity, so nothing is let through.
+uint32_t allowed_bits(bool absent) { return absent ? bits_of(kAbsent) : 0U; }
+
+[[noreturn]] void throw_fault(const float* logits, int32_t n, uint32_t allowed) {
   int32_t id = 0;
-  while (id < n - 1 && is_finite(logits[id])) ++id;
+  while (id < n - 1 && !is_fault(logits[id], allowed)) ++id;
   const float value = logits[id];
   const char* name = value > 0 ? "inf" : value < 0 ? "-inf" : "nan";
   throw NumericsFault("the logit of token " + std::to_string(id) + " is " + name);
 }
 
-bool all_finite(const float* logits, int32_t n) {
+bool no_fault(const float* logits, int32_t n, uint32_t allowed) {
   uint32_t bad = 0;
-  for (int32_t i = 0; i < n; ++i) bad |= (bits_of(logits[i]) & 0x7f800000U) == 0x7f800000U ? 1U : 0U;
+  for (int32_t i = 0; i < n; ++i) bad |= is_fault(logits[i], allowed) ? 1U : 0U;
   return bad == 0;
 }
 
-void check_finite(const float* logits, int32_t n) {
-  if (!all_finite(logits, n)) throw_fault(logits, n);
+void check(const float* logits, int32_t n, bool absent) {
+  const uint32_t allowed = allowed_bits(absent);
+  if (!no_fault(logits, n, allowed)) throw_fault(logits, n, allowed);
+}
+
+void check_any(float largest) {
+  if (largest == kAbsent) throw NumericsFault("no token has a logit");
 }
 
 float larger(float a, float b) { return a > b ? a : b; }
@@ -64,12 +78,14 @@ struct Row {
   std::vector<float> maxima;
   int32_t top;  // argmax
 
-  Row(const float* values, int32_t count) : logits(values), n(count), maxima((count + kChunk - 1) / kChunk) {
+  Row(const float* values, int32_t count, bool absent)
+      : logits(values), n(count), maxima((count + kChunk - 1) / kChunk) {
     const int32_t whole = n / kChunk;
-    bool finite = all_finite(logits + whole * kChunk, n - whole * kChunk);
+    const uint32_t allowed = allowed_bits(absent);
+    bool sound = no_fault(logits + whole * kChunk, n - whole * kChunk, allowed);
     for (int32_t c = 0; c < whole; ++c) {
       const float* chunk = logits + static_cast<std::ptrdiff_t>(c) * kChunk;
-      finite &= all_finite(chunk, kChunk);
+      sound &= no_fault(chunk, kChunk, allowed);
       float lanes[kLanes];
       for (int j = 0; j < kLanes; ++j) lanes[j] = chunk[j];
       for (int i = kLanes; i < kChunk; i += kLanes) {
@@ -80,9 +96,10 @@ struct Row {
       }
       maxima[c] = lanes[0];
     }
-    if (!finite) throw_fault(logits, n);
+    if (!sound) throw_fault(logits, n, allowed);
     if (whole * kChunk < n) maxima[whole] = *std::max_element(logits + whole * kChunk, logits + n);
     const auto chunk = std::max_element(maxima.begin(), maxima.end());  // the first of equals
+    check_any(*chunk);
     top = static_cast<int32_t>(chunk - maxima.begin()) * kChunk;
     while (logits[top] != *chunk) ++top;
   }
@@ -386,8 +403,8 @@ class Race {
 }  // namespace
 
 int32_t choose(const float* logits, int32_t n, double temperature, int32_t top_k, double top_p, double min_p,
-               uint64_t seed, uint32_t choice, uint64_t position) {
-  const Row row(logits, n);
+               uint64_t seed, uint32_t choice, uint64_t position, bool absent) {
+  const Row row(logits, n, absent);
   if (temperature == 0.0) return row.top;
   Cut cut = cut_top_k(row, top_k);
   cut = cut_top_p(row, cut, top_p, temperature);
@@ -395,10 +412,10 @@ int32_t choose(const float* logits, int32_t n, double temperature, int32_t top_k
   return Race(row, cut, temperature, Noise(seed, choice, position)).run();
 }
 
-int32_t argmax(const float* logits, int32_t n) { return Row(logits, n).top; }
+int32_t argmax(const float* logits, int32_t n, bool absent) { return Row(logits, n, absent).top; }
 
-double margin(const float* logits, int32_t n) {
-  check_finite(logits, n);
+double margin(const float* logits, int32_t n, bool absent) {
+  check(logits, n, absent);
   if (n == 1) return std::numeric_limits<double>::infinity();
   float first[kLanes];
   float second[kLanes];
@@ -418,17 +435,22 @@ double margin(const float* logits, int32_t n) {
     take(0, first[j]);
     take(0, second[j]);
   }
+  check_any(first[0]);
   return static_cast<double>(first[0]) - static_cast<double>(second[0]);
 }
 
-double probability(const float* logits, int32_t n, int32_t token) {
-  const Row row(logits, n);
+double probability(const float* logits, int32_t n, int32_t token, bool absent) {
+  const Row row(logits, n, absent);
+  if (logits[token] == kAbsent) return 0.0;
   const float largest = logits[row.top];
   double lanes[kLanes] = {};
   float weights[16 * kLanes];
   for (size_t first = 0; first < static_cast<size_t>(n); first += std::size(weights)) {
     const float* block = logits + first;
     const size_t size = std::min(std::size(weights), static_cast<size_t>(n) - first);
+    const float* maxima = row.maxima.data() + first / kChunk;
+    // What absent tokens weigh is too little to change a sum; where there are no others, time is saved.
+    if (*std::max_element(maxima, maxima + (size + kChunk - 1) / kChunk) == kAbsent) continue;
     for (size_t i = 0; i < size; ++i) weights[i] = clamp32(block[i] - largest);
     for (size_t i = 0; i < size; ++i) weights[i] = exp32_clamped(weights[i]);
     for (size_t i = size; i % kLanes != 0; ++i) weights[i] = 0.0F;
@@ -439,8 +461,8 @@ double probability(const float* logits, int32_t n, int32_t token) {
   return static_cast<double>(exp32_clamped(clamp32(logits[token] - largest))) / sum_lanes(lanes);
 }
 
-uint64_t digest(const float* logits, int32_t n) {
-  check_finite(logits, n);
+uint64_t digest(const float* logits, int32_t n, bool absent) {
+  check(logits, n, absent);
   constexpr uint64_t odd = 0x9E3779B97F4A7C15U;
   // Each step is a bijection of the state for a fixed word and of the word for a fixed state.
   const auto mix = [](uint64_t state, uint64_t word) {

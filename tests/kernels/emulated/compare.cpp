@@ -332,21 +332,28 @@ void attention() {
       const int queries = 1 + static_cast<int>(below(17));
       const size_t stride = static_cast<size_t>(head) + kPartialHeader;
       const auto q = numbers(static_cast<size_t>(queries * head), round % 4 == 0 ? 30.0f : 1.0f);
+      const int pages = 1 + static_cast<int>(below(kBlockPages));
       std::vector<const float*> rows_of_q;
       std::vector<uint64_t> masks;
       for (int i = 0; i < queries; i++) {
         rows_of_q.push_back(&q[static_cast<size_t>(i * head)]);
-        masks.push_back(visible_keys(round));
+        for (int page = 0; page < kBlockPages; page++) masks.push_back(visible_keys(round));
       }
-      std::vector<uint16_t> keys(static_cast<size_t>(head * kPage)), values(keys.size());
+      std::vector<uint16_t> keys(static_cast<size_t>(head * kBlockKeys)), values(keys.size());
       for (auto* halves : {&keys, &values})
         for (uint16_t& h : *halves) h = half();
+      KeyBlock block{pages, {}, {}};
+      for (int page = 0; page <= pages; page++) {  // behind the last one: the first again
+        block.keys[page] = &keys[static_cast<size_t>(page % pages * head * kPage)];
+        block.values[page] = &values[static_cast<size_t>(page % pages * head * kPage)];
+      }
+      std::vector<float> scores(static_cast<size_t>(queries * kBlockKeys));
       std::vector<float> partial[2], result[2];
       for (int i = 0; i < 2; i++) {
         const Kernels& k = i == 0 ? tested : portable;
         partial[i].resize(static_cast<size_t>(queries) * stride);
-        k.attend(rows_of_q.data(), masks.data(), queries, head, keys.data(), values.data(), keys.data(),
-                 values.data(), partial[i].data(), stride);
+        k.attend(rows_of_q.data(), masks.data(), queries, head, block, scores.data(), partial[i].data(),
+                 stride);
         std::vector<float> total(partial[i].begin(), partial[i].begin() + static_cast<long>(stride));
         for (int other = 1; other < queries; other++)
           k.merge(total.data(), &partial[i][static_cast<size_t>(other) * stride], head);

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from pilotfish.engines.native.config import Config
 from pilotfish.engines.native.container import Container
 from pilotfish.engines.native.kernel_types import KERNEL_TYPES
+from pilotfish.engines.native.slim import GROUP, HeadGroups, Slim
+from pilotfish.engines.native.tensor_types import TENSOR_TYPES
 from pilotfish.errors import FormatError, UnsupportedError
 from pilotfish.kernels import _kernels
 
@@ -23,9 +25,6 @@ _BLOCK = 32
 
 _MOST = 1 << 24
 """Rows and columns of a matrix, so that the kernels' 32-bit indices hold."""
-
-_GROUP = 16
-"""Rows of a matrix that the kernels pack together."""
 
 _PART_BYTES = 32 << 20
 """A matrix is packed in parts of about this size: little of the file is in memory beside its packed copy, and
@@ -67,6 +66,15 @@ class Builder:
         Instruction set of the kernels.
     progress
         Called with the share of weight bytes packed so far, 0..1.
+    slim
+        What to leave out of a model that drafts.
+
+    Attributes
+    ----------
+    head
+        The ids that the head can say; None for all.
+    head_group_bytes
+        Bytes of 16 rows of a restricted head.
     """
 
     def __init__(
@@ -79,12 +87,15 @@ class Builder:
         threads: int,
         float_activations: bool,
         progress: Callable[[float], None],
+        slim: Slim | None = None,
     ) -> None:
         self.config = config
         self.attention_shape = attention
         if attention.head % _BLOCK or attention.heads % attention.kv_heads:
             raise UnsupportedError(f"attention of {attention} is not supported")
+        self.head: HeadGroups | None = None
         self._container = container
+        self._slim = slim or Slim({})
         self._threads = threads
         self._progress = progress
         self._used: set[str] = set()
@@ -96,6 +107,7 @@ class Builder:
         self.pages = _kernels.Pages(attention.layers, attention.kv_heads, attention.head)
         self.program = _kernels.Program(isa, self.pages, float_activations)
         self.vocab_size = 0
+        self.head_group_bytes = 0
 
     @property
     def weights_bytes(self) -> int:
@@ -104,8 +116,8 @@ class Builder:
 
     @property
     def read_bytes(self) -> int:
-        """Bytes, as filed, of the tensors that a pass reads in full."""
-        return sum(self._container.tensors[name].nbytes for name in self._used - self._gathered)
+        """Bytes, as filed or as rounded, of the tensors that a pass reads in full; no restricted head."""
+        return sum(map(self._filed_bytes, self._used - self._gathered))
 
     def has(self, name: str) -> bool:
         """Tell whether the file has a tensor of that name."""
@@ -189,6 +201,12 @@ class Builder:
         """Logits of the wanted rows."""
         weight = self._matrix(matrix, h.width, rows=self.vocab_size)  # a token has a row in both
         out = self._buffer(weight.rows)
+        if self._slim.head_ids is not None:
+            self.head = HeadGroups(self._slim.head_ids, weight.rows, self._slim.most_groups)
+            self.head_group_bytes = self._filed_bytes(matrix) // weight.rows * GROUP
+            self._gathered.add(matrix)
+            self.program.restricted_head(h.index, weight, out.index)
+            return
         self.program.linear(h.index, [(weight, None, 0)], out.index, add=False, wanted_only=True)
         self._gathered.discard(matrix)  # a tied embedding is read in full after all
         self.program.set_logits(out.index)
@@ -218,7 +236,17 @@ class Builder:
             raise UnsupportedError(
                 f"the tensor {name} has type {info.type}", f"supported are {', '.join(KERNEL_TYPES)}"
             )
-        return _kernels.packed_bytes(KERNEL_TYPES[info.type], info.shape[1], info.shape[0])
+        return _kernels.packed_bytes(KERNEL_TYPES[self._type(name)], info.shape[1], info.shape[0])
+
+    def _type(self, name: str) -> str:
+        """Return the type that a matrix has in memory."""
+        return self._slim.types.get(name, self._container.tensors[name].type)
+
+    def _filed_bytes(self, name: str) -> int:
+        """Return the bytes that a tensor would take in a file in the type it has in memory."""
+        info = self._container.tensors[name]
+        kind = next(kind for kind in TENSOR_TYPES.values() if kind.name == self._type(name))
+        return math.prod(info.shape) // kind.block * kind.nbytes
 
     def _use(self, name: str) -> None:
         if name not in self._container.tensors:
@@ -250,7 +278,7 @@ class Builder:
             )
         if name in self._weights:
             return self._weights[name]
-        weight = _kernels.Weight(self._arena, KERNEL_TYPES[info.type], info.shape[1], info.shape[0])
+        weight = _kernels.Weight(self._arena, KERNEL_TYPES[self._type(name)], info.shape[1], info.shape[0])
         self._pack(weight, name, rows_from)
         self._weights[name] = weight
         return weight
@@ -259,7 +287,7 @@ class Builder:
         """Fill a matrix from the file, part by part, while the system reads on ahead."""
         data = np.frombuffer(self._container.data(name), dtype=np.uint8)
         row_bytes = data.size // weight.rows
-        part = max(_PART_BYTES // row_bytes // _GROUP, 1) * _GROUP
+        part = max(_PART_BYTES // row_bytes // GROUP, 1) * GROUP
         if rows_from is not None:
             part = weight.rows  # rows come from all over the matrix
         before = self._packed
@@ -267,10 +295,29 @@ class Builder:
             count = min(part, weight.rows - first)
             begin, end = first * row_bytes, (first + count) * row_bytes
             self._container.read_ahead(name, begin)
-            weight.pack(data, rows_from, self._threads, first, count)
+            if self._type(name) == self._container.tensors[name].type:
+                weight.pack(data, rows_from, self._threads, first, count)
+            else:
+                self._round(weight, name, data[begin:end], rows_from, first)
             self._container.release(name, begin, end)
             self._packed = before + self._packed_bytes(name) * (first + count) // weight.rows
             self._progress(self._packed / self._arena_bytes)
+
+    def _round(
+        self,
+        weight: _kernels.Weight,
+        name: str,
+        data: NDArray[np.uint8],
+        rows_from: NDArray[np.int32] | None,
+        first: int,
+    ) -> None:
+        """Fill rows from `first` on with the file's, rounded; they are packed as filed on the way."""
+        kind = KERNEL_TYPES[self._container.tensors[name].type]
+        rows = data.size * weight.rows // self._container.tensors[name].nbytes
+        arena = _kernels.Arena(_kernels.packed_bytes(kind, rows, weight.columns))
+        source = _kernels.Weight(arena, kind, rows, weight.columns)
+        source.pack(data, rows_from, self._threads)
+        weight.round_from(source, first, self._threads)
 
     def _vector(self, name: str, length: int) -> NDArray[np.float32]:
         self._use(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,7 @@ from pilotfish.engines.native.families import family_named
 from pilotfish.engines.native.families.decoder import attention_shape
 from pilotfish.engines.native.kv import PAGE, PageTables, tables_of
 from pilotfish.engines.native.rows import NativeRows
+from pilotfish.engines.native.slim import Slim
 from pilotfish.engines.native.threads import MOST_THREADS, default_threads
 from pilotfish.errors import Cancelled, EngineError, UsageError
 from pilotfish.kernels import _kernels
@@ -43,8 +44,6 @@ class NativeEngine:
         Instruction set of the kernels.
     weights_bytes
         Bytes of the packed weights.
-    read_bytes
-        Bytes, as filed, of the tensors that a pass reads in full.
     kv_bytes_per_token
         Bytes that a cached token takes.
     """
@@ -58,7 +57,9 @@ class NativeEngine:
         self.threads = threads
         self.isa = isa
         self.weights_bytes = builder.weights_bytes
-        self.read_bytes = builder.read_bytes
+        self._full_bytes = builder.read_bytes
+        self._head = builder.head
+        self._head_group_bytes = builder.head_group_bytes
         self.kv_bytes_per_token = builder.pages.page_bytes // PAGE
         self._program: _kernels.Program | None = builder.program
         self._tables = PageTables(builder.pages)
@@ -77,6 +78,7 @@ class NativeEngine:
         isa: str | None = None,
         float_activations: bool = False,
         progress: Callable[[float], None] | None = None,
+        slim: Slim | None = None,
     ) -> NativeEngine:
         """Read a file and pack its weights.
 
@@ -94,6 +96,8 @@ class NativeEngine:
             For tests: activations aren't quantized, and passes are slow.
         progress
             Called with the share loaded, 0..1.
+        slim
+            What to leave out, of a model that only drafts.
 
         Raises
         ------
@@ -121,6 +125,7 @@ class NativeEngine:
                 threads=threads,
                 float_activations=float_activations,
                 progress=progress or (lambda _share: None),
+                slim=slim,
             )
             build(builder)
             config.refuse_unread()
@@ -139,6 +144,11 @@ class NativeEngine:
     def context(self) -> int:
         """Largest number of tokens a sequence may hold."""
         return self._context
+
+    @property
+    def read_bytes(self) -> int:
+        """Bytes, as filed or as rounded, of what a pass over one token reads of the weights."""
+        return self._full_bytes + (0 if self._head is None else len(self._head) * self._head_group_bytes)
 
     @property
     def pages_in_use(self) -> int:
@@ -165,6 +175,15 @@ class NativeEngine:
         """Return a new sequence that holds the same tokens; pages are shared until written to."""
         return self._tables.fork(sequence)
 
+    def wants(self, tokens: Iterable[int]) -> None:
+        """Let the head say these ids from the next pass on, since a text uses them.
+
+        A head that is not restricted says all ids anyway; a restricted one says what was wanted last, within
+        bounds. Logits of ids that can't be said are -inf; the methods of rows are over the others.
+        """
+        if self._head is not None:
+            self._head.want(tokens)
+
     def forward(self, chunks: Sequence[Chunk]) -> NativeRows:
         """Evaluate one pass; EngineError if one runs already, in another thread."""
         if not self._pass_runs.acquire(blocking=False):
@@ -181,6 +200,9 @@ class NativeEngine:
         wanted = self._check(chunks)
         tokens = np.fromiter((t for c in chunks for t in c.tokens), dtype=np.int32)
         self._passes += 1
+        groups = None if self._head is None else self._head.take_changed()
+        if groups is not None:
+            program.set_head_groups(groups)
         try:
             sequences = [self._tables.reserve(c.sequence, len(c.tokens)) for c in chunks]
             lengths = [len(c.tokens) for c in chunks]
