@@ -16,8 +16,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pilotfish import sampling as sampling_module
+from pilotfish.control import ByGain
+from pilotfish.costs import Costs
 from pilotfish.drafters.auto import AutoDrafter
 from pilotfish.drafters.base import NO_DRAFT, Draft, Drafter, View
+from pilotfish.drafters.either import Either
 from pilotfish.drafters.model import ModelDrafter
 from pilotfish.drafters.suffix import SuffixDrafter
 from pilotfish.engines import scripted
@@ -195,7 +198,12 @@ GOOD: dict[str, Callable[[Rule], Drafter]] = {
     "larger vocabulary": lambda rule: draft_model(padded(mistaken(rule, 0.3), 20), vocab_size=20),
     "smaller vocabulary": lambda _rule: draft_model(ngrams(VOCAB - 4, 2, 5), vocab_size=VOCAB - 4),
     "auto": lambda rule: AutoDrafter(SuffixDrafter(), draft_model(mistaken(rule, 0.2))),
+    "either": lambda rule: Either(SuffixDrafter(), draft_model(mistaken(rule, 0.2))),
     "auto without a model": lambda _rule: AutoDrafter(SuffixDrafter()),
+    "auto, the model alone": lambda rule: AutoDrafter(None, draft_model(mistaken(rule, 0.1))),
+    "auto, a model for next to nothing": lambda rule: AutoDrafter(
+        SuffixDrafter(), draft_model(rule), ByGain(Costs(draft_ratio=0.01))
+    ),
 }
 
 HOSTILE: dict[str, Callable[[Rule], Drafter]] = {

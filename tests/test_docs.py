@@ -68,7 +68,7 @@ def options_of(words: list[str]) -> set[str]:
     if isinstance(found, click.Group):
         if not words[1:]:
             return set().union(*(options_of([*words, name]) for name in found.commands))
-        found = found.commands[words[1]]
+        found = found.commands["speed" if words[1].startswith("-") else words[1]]
     return {"-h", "--help"}.union(*(set(p.opts) | set(p.secondary_opts) for p in found.params))
 
 

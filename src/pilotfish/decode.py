@@ -8,12 +8,13 @@ What ids mean as text, where models come from and how a pass is computed are kno
 from __future__ import annotations
 
 import collections.abc
+import functools
 import itertools
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 
-from pilotfish.control import Control, FixedLength
+from pilotfish.control import Control, FixedLength, Step
 from pilotfish.drafters.base import NO_DRAFT, Draft, Drafter
 from pilotfish.drafters.guard import Guard
 from pilotfish.engines.base import Chunk, Engine, Rows
@@ -25,11 +26,12 @@ PREFILL_SLICE = 128
 
 @dataclass(slots=True)
 class Verdict:
-    """What the target says to a draft: `own` tokens to emit, the first `accepted` of them guessed right."""
+    """What the target says to a draft: `own` tokens to emit, `accepted` guessed right; the last one's row."""
 
     own: list[int] = field(default_factory=list)
     accepted: int = 0
     drafted: int = 0
+    row: int = 0
     reason: FinishReason | None = None
 
 
@@ -122,8 +124,11 @@ class Decoder:
             for s in running:
                 self.engine.truncate(s.handle, len(s.tokens) - 1)
         for s, draft, verdict in zip(running, drafts, verdicts, strict=True):
-            self.control.observe(s, draft, verdict.accepted)
+            certainty = functools.partial(rows.probability, verdict.row, verdict.own[-1])
+            self.control.observe(s, draft, verdict.accepted, certainty)
             self.drafter.observe(s, draft, verdict.accepted)
+            s.stats.drafting_off = self.control.why(s)
+        self.control.timed(Step.of([c.wanted for c in chunks], [len(s.tokens) for s in running], times))
         times.append(self.clock())
         for s in running:
             self._count_time(s, times, len(running))
@@ -152,6 +157,7 @@ class Decoder:
             if self.on_row is not None:
                 self.on_row(sequence, position, rows, first + i)
             verdict.own.append(token)
+            verdict.row = first + i
             right = i < len(draft.tokens) and draft.tokens[i] == token
             verdict.accepted += right
             verdict.reason = sequence.reason_after(token, sequence.stats.tokens + i + 1)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal
 
-from pilotfish.control import Control, FixedLength
+from pilotfish.control import ByGain, Control, FixedLength
+from pilotfish.costs import Costs
 from pilotfish.drafters.auto import AutoDrafter
 from pilotfish.drafters.corpus import CorpusDrafter
+from pilotfish.drafters.either import Either
 from pilotfish.drafters.lookup import Lookup
 from pilotfish.drafters.model import ModelDrafter
 from pilotfish.drafters.suffix import SuffixDrafter
@@ -20,9 +22,6 @@ if TYPE_CHECKING:
     from pilotfish.model import Model
 
 AUTO, OFF, SUFFIX, CORPUS = "auto", "off", "suffix", "corpus"
-
-LONGEST_AUTO = 8
-"""Most tokens a draft has when no length is named; drafters stop earlier by their confidence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +74,16 @@ class Drafting:
         The draft model, or None.
     corpus
         What the suffix drafter is joined by, or None.
+    costs
+        What passes cost, learned while answering without a `draft_length`.
     """
 
     wish: Wish
     model: Model | None = None
     corpus: Index | None = None
+    costs: Costs = field(default_factory=Costs)
     _made: dict[str, Drafter] = field(default_factory=dict)
+    _measured: tuple[Drafter, Control] | None = None
 
     @property
     def label(self) -> str:
@@ -90,6 +93,17 @@ class Drafting:
         if self.model is not None:
             return self.model.name
         return SUFFIX if self.wish.suffix else OFF
+
+    def assume(self, target: Model) -> None:
+        """Assume that a pass of the draft model costs what it reads less than the target's."""
+        if self.model is None:
+            return
+        if self.model.engine is target.engine:
+            self.costs.draft_ratio = 1.0
+            return
+        draft, full = (getattr(model.engine, "read_bytes", 0) for model in (self.model, target))
+        if draft and full:
+            self.costs.draft_ratio = min(max(draft / full, 0.05), 2.0)
 
     def choose(self, length: Literal["auto"] | int) -> tuple[Drafter | None, Control]:
         """Return drafter and control for a draft length; an integer means exactly what was named.
@@ -103,14 +117,23 @@ class Drafting:
             if length not in {"auto", 0}:
                 raise UsageError(f"draft_length is {length}, but draft is off", "leave one of the two out")
             return None, FixedLength(0)
-        if length == "auto":
-            only = SUFFIX if self.wish == Wish(suffix=True) else AUTO
-            return self._get(only), FixedLength(LONGEST_AUTO)
         if length == 0:
             return None, FixedLength(0)
+        if length == "auto":
+            if self._measured is None:
+                self._measured = self._make_measured()
+            return self._measured
+        return self._get(self._fixed_kind()), FixedLength(length)
+
+    def _fixed_kind(self) -> str:
         if self.wish.auto or (self.wish.suffix and self.wish.model):
-            return self._get(AUTO), FixedLength(length)
-        return self._get(SUFFIX if self.wish.suffix else "fixed"), FixedLength(length)
+            return AUTO
+        return SUFFIX if self.wish.suffix else "model"
+
+    def _make_measured(self) -> tuple[Drafter, Control]:
+        control = ByGain(self.costs)
+        name = SUFFIX if self.wish == Wish(suffix=True) else AUTO
+        return AutoDrafter(self._lookup(), self._model_drafter(), control, name=name), control
 
     def _get(self, kind: str) -> Drafter:
         if kind not in self._made:
@@ -120,14 +143,16 @@ class Drafting:
     def _make(self, kind: str) -> Drafter:
         if kind == SUFFIX:
             return self._lookup()
+        model = self._model_drafter()
         if kind == AUTO:
-            model = None if self.model is None else ModelDrafter(self.model.engine, self.model.name)
-            return AutoDrafter(self._lookup(), model)
-        assert self.model is not None
-        return ModelDrafter(self.model.engine, self.model.name)
+            return Either(self._lookup(), model)
+        assert model is not None
+        return model
 
-    def _lookup(self) -> SuffixDrafter:
+    def _model_drafter(self) -> ModelDrafter | None:
+        return None if self.model is None else ModelDrafter(self.model.engine, self.model.name)
+
+    def _lookup(self) -> Drafter:
         if self.corpus is None:
             return SuffixDrafter()
-        # What is asked of it is what every drafter does.
-        return cast("SuffixDrafter", Lookup([SuffixDrafter(), CorpusDrafter(self.corpus)]))
+        return Lookup([SuffixDrafter(), CorpusDrafter(self.corpus)])

@@ -54,6 +54,8 @@ class Stats:
         Seconds spent on the prompt (first token included), and after it.
     parts
         `decode_s` by part.
+    drafting_off
+        Why control drafted nothing at the last step; None if it did.
     """
 
     tokens: int = 0
@@ -66,6 +68,7 @@ class Stats:
     prompt_s: float = 0.0
     decode_s: float = 0.0
     parts: Parts = field(default_factory=Parts)
+    drafting_off: str | None = None
 
     @property
     def acceptance(self) -> float:
@@ -114,4 +117,5 @@ class Stats:
             "prompt_s": self.prompt_s,
             "decode_s": self.decode_s,
             "parts_s": self.parts_s,
+            "control": {"drafting_off": self.drafting_off},
         }

@@ -163,4 +163,5 @@ def test_a_real_model_answers_the_same_in_every_mode(smollm2: Path) -> None:
     args = ("bench", "-m", str(smollm2), "-d", str(smollm2), "--limit", "1", "--max-tokens", "6", "--json")
     report = call(*args, "--prompts", "hard", "--temperature", "1.5").json
     assert report["identical"] is True
-    assert report["overall"]["model"]["acceptance"] > 0.9
+    # A model that drafts for itself is right, but doesn't pay: control may leave it alone.
+    assert report["overall"]["model"]["acceptance"] in {0.0, 1.0}

@@ -23,7 +23,9 @@ def test_demo_answers_twice_and_compares(tiny: Callable[..., Any]) -> None:
 
 def test_demo_as_json_is_one_line(tiny: Callable[..., Any]) -> None:
     tiny()
-    report = call("demo", "-m", "x", "--max-tokens", "40", "--json", "--temperature", "0.7").json
+    report = call(
+        "demo", "-m", "x", "--max-tokens", "40", "--json", "--temperature", "0.7", "--draft-length", "4"
+    ).json
     assert (report["kind"], report["identical"]) == ("demo", True)
     assert report["plain"]["tokens"] == report["drafted"]["tokens"]
     assert report["plain"]["stats"]["drafted"] == 0

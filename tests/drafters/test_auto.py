@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
+from pilotfish.control import ByGain
+from pilotfish.costs import Costs
 from pilotfish.drafters.auto import AutoDrafter
 from pilotfish.drafters.base import NO_DRAFT, Draft
 from pilotfish.drafters.suffix import SuffixDrafter
@@ -42,12 +46,14 @@ def test_a_sequence_that_does_not_is_served_by_the_model() -> None:
     assert engine.passes == 6
 
 
-def test_in_a_batch_each_sequence_has_its_own_and_the_model_runs_once() -> None:
+def test_in_a_batch_each_sequence_has_its_own_and_the_model_runs_for_all_together() -> None:
     drafter, engine = auto()
     batch = [sequence(1, 2), sequence(*REPEATING), sequence(5), sequence(6, 7)]
     drafts = drafter.propose(batch, [3, 3, 0, 3])
-    assert [set(d.drafters) for d in drafts] == [{"model"}, {"suffix"}, set(), {"model"}]
-    assert engine.passes == 3
+    assert drafts[1].drafters == ("suffix",) * 3
+    assert drafts[2] == NO_DRAFT
+    assert {name for d in drafts for name in d.drafters} <= {"suffix", "model"}
+    assert engine.passes <= 3
 
 
 def test_the_model_stops_where_it_is_not_sure() -> None:
@@ -64,18 +70,39 @@ def test_a_suffix_that_keeps_being_wrong_is_no_longer_taken() -> None:
 
     def steps(count: int, *, right: bool) -> None:
         for _ in range(count):
-            draft = drafter.propose([s], [1])[0]
-            served.append(draft.drafters[0])
-            guess = drafter._trust[s.key].guess
+            draft = drafter.propose([s], [2])[0]
+            served.append(draft.drafters[0] if draft.tokens else "")
+            assert isinstance(drafter.lookup, SuffixDrafter)
+            guess = drafter.lookup._automata[s.key].automaton.walk(1, 2)[0][0]
             s.tokens.append(guess if right else (guess + 1) % VOCAB)
             s.tokens += REPEATING  # a long match again
             drafter.observe(s, draft, 0)
 
     steps(20, right=False)
     assert served[0] == "suffix"
-    assert served[-1] == "model"
+    assert served[-1] != "suffix"
     steps(40, right=True)
     assert served[-1] == "suffix"
+
+
+def test_what_was_found_and_the_model_agrees_with_is_extended_by_the_rest_of_it() -> None:
+    """A model that is nearly free verifies what was found; the target checks all of it."""
+    costs = Costs(draft_ratio=0.01)
+    for rows in (2, 3, 4, 6, 8):
+        costs.target.learn(1, 0, 1.0)
+        costs.target.learn(rows, 0, 1.0 + 0.3 * rows)
+    model = draft_model(copying(VOCAB, 4))
+    drafter = AutoDrafter(SuffixDrafter(), model, ByGain(costs))
+    s = sequence(3, 1, 2, 7, 3, 1)
+    text = drafter._beliefs.text(s)
+    for _ in range(40):
+        text.first.add(1.0)
+        text.later.add(1.0)
+    draft = drafter.propose([s], [8])[0]
+    assert draft.tokens[:4] == (2, 7, 3, 1)
+    assert draft.drafters[0] == "model"
+    assert isinstance(model.engine, ScriptedEngine)
+    assert model.engine.passes < len(draft.tokens)
 
 
 def test_without_a_model_every_suffix_draft_is_taken_up_to_its_floor() -> None:
@@ -91,7 +118,9 @@ def test_a_step_that_emitted_nothing_teaches_nothing() -> None:
     s = sequence(*REPEATING)
     drafter.propose([s], [4])
     drafter.observe(s, NO_DRAFT, 0)
-    assert drafter._trust[s.key].value() == 1.0
+    text = drafter._beliefs.texts[s.key]
+    assert text.lookup.right(0.5, 0) == pytest.approx(0.5)
+    assert text.first.value(0.25) == pytest.approx(0.25)
 
 
 def test_forgetting_frees_all_three() -> None:
@@ -101,8 +130,10 @@ def test_forgetting_frees_all_three() -> None:
     drafter.forget(s.key)
     drafter.forget(s.key)
     assert not engine.sequences
-    assert not drafter.suffix._automata
-    assert not drafter._trust
+    assert isinstance(drafter.lookup, SuffixDrafter)
+    assert not drafter.lookup._automata
+    assert not drafter._beliefs.texts
+    assert not drafter.control._paces
 
 
 def test_the_model_hears_what_became_of_the_suffix_drafts() -> None:

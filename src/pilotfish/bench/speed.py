@@ -16,8 +16,10 @@ import numpy as np
 
 from pilotfish.bench.conversation import Conversation
 from pilotfish.bench.ratios import interval, ratio
+from pilotfish.control import ByGain
+from pilotfish.costs import Costs
 from pilotfish.decode import Decoder
-from pilotfish.drafters.auto import MODEL_FLOOR
+from pilotfish.drafters.auto import AutoDrafter
 from pilotfish.drafters.model import ModelDrafter
 from pilotfish.drafting import Drafting, Wish
 from pilotfish.errors import UsageError
@@ -87,24 +89,28 @@ def checked(modes: Iterable[str]) -> tuple[str, ...]:
 def starts(modes: Sequence[str], model: Model | None) -> dict[str, Start]:
     """Return for each mode what makes its drafter and control, in the state that every answer starts from.
 
-    `plain` drafts nothing; `suffix`, `model` (the draft model alone) and `auto` are left to control.
+    `plain` drafts nothing; `suffix`, `model` (the draft model alone) and `auto` are left to control. What
+    passes cost is learned once for all modes, from the warm-up on: it belongs to the machine, not to a
+    prompt. Nothing else is handed on.
 
     Raises
     ------
     UsageError
         A mode that is not known, or `model` where there is no draft model.
     """
+    costs = Costs()
 
     def of_model() -> tuple[Drafter | None, Control]:
         assert model is not None
-        alone = ModelDrafter(model.engine, model.name, min_confidence=MODEL_FLOOR)
-        return alone, Drafting(Wish(model=model.name), model).choose("auto")[1]
+        control = ByGain(costs)
+        alone = ModelDrafter(model.engine, model.name)
+        return AutoDrafter(None, alone, control, name=model.name), control
 
     known: dict[str, Start] = {
         PLAIN: lambda: Drafting(Wish()).choose("auto"),
-        SUFFIX: lambda: Drafting(Wish(suffix=True)).choose("auto"),
+        SUFFIX: lambda: Drafting(Wish(suffix=True), costs=costs).choose("auto"),
         MODEL: of_model,
-        AUTO: lambda: Drafting(Wish(auto=True), model).choose("auto"),
+        AUTO: lambda: Drafting(Wish(auto=True), model, costs=costs).choose("auto"),
     }
     if MODEL in modes and model is None:
         raise UsageError("modes has 'model', and there is no draft model", "name one with -d")

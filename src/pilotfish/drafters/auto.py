@@ -1,125 +1,153 @@
-"""The default drafter: the suffix's free guess where it is good enough, else the draft model."""
+"""The default drafter: at each step what pays best, looked up, drafted by the model, both, or nothing."""
 
 from __future__ import annotations
 
 import collections.abc
-from dataclasses import dataclass
+import itertools
+import math
+import operator
 from typing import TYPE_CHECKING
 
+from pilotfish.control import ByGain
 from pilotfish.drafters.base import NO_DRAFT, Draft
+from pilotfish.drafters.beliefs import Beliefs
+from pilotfish.drafters.plan import Chooser, Plan, share_rows
 
 if TYPE_CHECKING:
-    from pilotfish.drafters.base import View
+    from pilotfish.drafters.base import Drafter, View
     from pilotfish.drafters.model import ModelDrafter
-    from pilotfish.drafters.suffix import SuffixDrafter
-
-SUFFIX_ENOUGH = 0.5
-"""Expected share of right first guesses from which on a suffix draft is taken instead of the model's."""
-
-SUFFIX_FLOOR = 0.15
-"""A suffix draft costs only rows of the target's pass: it is cut where survival falls below this."""
-
-MODEL_FLOOR = 0.45
-"""Each token of the model costs a pass of the model: it stops where survival falls below this."""
-
-PRIOR = 2.0
-"""Imaginary suffix guesses, as good as they claimed to be, that trust starts from."""
-
-MEMORY = 0.95
-"""Weight that a guess loses with each later one: about the last 20 count."""
-
-
-@dataclass(slots=True)
-class _Trust:
-    """How far the confidence of suffix drafts can be believed on one sequence.
-
-    Each first guess is compared with the token that came, whether its draft was taken or not.
-    """
-
-    right: float = 0.0
-    claimed: float = 0.0
-    position: int = -1
-    guess: int = -1
-    confidence: float = 0.0
-
-    def value(self) -> float:
-        """Return right guesses / claimed ones, at most 1."""
-        return min(1.0, (self.right + PRIOR) / (self.claimed + PRIOR))
-
-    def expect(self, position: int, draft: Draft) -> None:
-        """Remember the first guess of a draft, to be compared later."""
-        self.position = position if draft.tokens else -1
-        if draft.tokens:
-            self.guess, self.confidence = draft.tokens[0], draft.confidence[0]
-
-    def learn(self, tokens: collections.abc.Sequence[int]) -> None:
-        """Compare the guess with what came, once it has come."""
-        if 0 <= self.position < len(tokens):
-            self.right = self.right * MEMORY + (tokens[self.position] == self.guess)
-            self.claimed = self.claimed * MEMORY + self.confidence
-            self.position = -1
 
 
 class AutoDrafter:
-    """Takes the suffix draft of a sequence if it matches well there, else the draft model's.
+    """Drafts what pays: looked up, by the model, one by the other extended, or nothing.
 
-    A suffix draft is good enough if the confidence of its first token, times the share of its earlier claims
-    that came true on this sequence, reaches `SUFFIX_ENOUGH`; without a draft model it always is. Drafts end
-    where *survival*, the product of the confidences so far, falls below a floor.
+    The model is asked if its draft is expected to gain most; what was looked up is then verified in its first
+    pass, and where both agree to the end, the rest of what was looked up extends the draft.
+
+    Parameters
+    ----------
+    lookup
+        What is free to ask; None for nothing.
+    model
+        The draft model, or None.
+    control
+        Knows costs and rates. Its costs, as long as nobody measures, are what is assumed of them, and
+        decisions then depend on the text alone.
+    name
+        Shown in reports.
     """
 
-    name = "auto"
-
-    def __init__(self, suffix: SuffixDrafter, model: ModelDrafter | None = None) -> None:
-        self.suffix = suffix
+    def __init__(
+        self,
+        lookup: Drafter | None,
+        model: ModelDrafter | None = None,
+        control: ByGain | None = None,
+        *,
+        name: str = "auto",
+    ) -> None:
+        self.lookup = lookup
         self.model = model
-        self._trust: dict[int, _Trust] = {}
+        self.control = control or ByGain()
+        self.name = name
+        self._chooser = Chooser(self.control)
+        self._beliefs = Beliefs()
 
     def propose(
         self, sequences: collections.abc.Sequence[View], limits: collections.abc.Sequence[int]
     ) -> list[Draft]:
         """Return one draft of at most `limits[i]` tokens for each; the model drafts for several at once."""
-        drafts = [
-            self._judged(view, draft)
-            for view, draft in zip(sequences, self.suffix.propose(sequences, limits), strict=True)
-        ]
-        left = [i for i, draft in enumerate(drafts) if limits[i] > 0 and not draft.tokens]
-        if self.model is not None and left:
-            modelled = self.model.propose(
-                [sequences[i] for i in left], [limits[i] for i in left], min_confidence=MODEL_FLOOR
-            )
-            for i, draft in zip(left, modelled, strict=True):
-                drafts[i] = draft
-        return drafts
+        plans = self._plans(sequences, limits)
+        rate = self._chooser.choose(plans)
+        drafts = [_cut(plan.draft, plan.take) for plan in plans]
+        survivals = [plan.survival[: plan.take] for plan in plans]
+        for i, draft in self._modelled(plans, rate).items():
+            drafts[i], survivals[i] = self._extended(plans[i], draft)
+        taken = share_rows(survivals, [len(p.view.tokens) for p in plans], self.control.costs, rate)
+        for plan, count in zip(plans, taken, strict=True):
+            self.control.pace(plan.view).reason = None if count else self._chooser.reason(plan, rate)
+        return [_cut(draft, count) for draft, count in zip(drafts, taken, strict=True)]
 
     def observe(self, sequence: View, draft: Draft, accepted: int) -> None:
-        """Learn how good the suffix's guess was, and tell both drafters."""
-        if (trust := self._trust.get(sequence.key)) is not None:
-            trust.learn(sequence.tokens)
-        self.suffix.observe(sequence, draft, accepted)
-        if self.model is not None:
-            self.model.observe(sequence, draft, accepted)
+        """Learn how good the guesses were, also those that were not taken, and tell both drafters."""
+        self._beliefs.learn(sequence)
+        for drafter in (self.lookup, self.model):
+            if drafter is not None:
+                drafter.observe(sequence, draft, accepted)
 
     def forget(self, key: int) -> None:
         """Free what is kept for a sequence, in both drafters too."""
-        self._trust.pop(key, None)
-        self.suffix.forget(key)
-        if self.model is not None:
-            self.model.forget(key)
+        text = self._beliefs.texts.pop(key, None)
+        self.control.forget(key, None if text is None else text.length)
+        for drafter in (self.lookup, self.model):
+            if drafter is not None:
+                drafter.forget(key)
 
-    def _judged(self, view: View, draft: Draft) -> Draft:
-        """Return the suffix draft up to its floor, or no draft if the model's is likely to be better."""
-        trust = self._trust.setdefault(view.key, _Trust())
-        trust.expect(len(view.tokens), draft)
-        if not draft.tokens:
-            return NO_DRAFT
-        survival = trust.value()
-        if self.model is not None and survival * draft.confidence[0] < SUFFIX_ENOUGH:
-            return NO_DRAFT
-        length = 0
-        for confidence in draft.confidence:
-            survival *= confidence
-            if survival < SUFFIX_FLOOR:
-                break
-            length += 1
-        return Draft(draft.tokens[:length], draft.confidence[:length], draft.drafters[:length])
+    def _plans(
+        self, sequences: collections.abc.Sequence[View], limits: collections.abc.Sequence[int]
+    ) -> list[Plan]:
+        """Look up, and say what there is to choose from."""
+        longest = self.control.longest
+        most = [min(limit, longest) for limit in limits]
+        found = [NO_DRAFT] * len(most) if self.lookup is None else self.lookup.propose(sequences, most)
+        plans = []
+        for view, limit, left, draft in zip(sequences, most, limits, found, strict=True):
+            text = self._beliefs.text(view)
+            right = [text.lookup.right(c, i) for i, c in enumerate(draft.confidence)]
+            records = [text.lookup] * len(draft.tokens)
+            self._beliefs.claim(view, draft, records, of_model=False, certainty=None)
+            plan = Plan(view, limit, left, draft, list(itertools.accumulate(right, operator.mul)))
+            if self.model is not None and limit > 0:
+                plan.behind = self.model.behind(view)
+                plan.first, plan.later = self._beliefs.expected(view, self.control.certainty(view))
+            plans.append(plan)
+        return plans
+
+    def _modelled(self, plans: list[Plan], rate: float) -> dict[int, Draft]:
+        """Return the model's drafts for the sequences that ask it."""
+        asking = [i for i, plan in enumerate(plans) if plan.asks]
+        if self.model is None or not asking:
+            return {}
+        rows = len(plans) + sum(plan.take for plan in plans if not plan.asks)
+
+        def go_on(index: int, tokens: list[int], confidence: list[float]) -> bool:
+            plan = plans[asking[index]]
+            survival = math.prod(self._right(plan, tokens, confidence))
+            return self._chooser.pays(plan, len(tokens), survival, rate, rows)
+
+        drafts = self.model.propose(
+            [plans[i].view for i in asking],
+            [plans[i].limit for i in asking],
+            hints=[plans[i].draft.tokens[: plans[i].hints] for i in asking],
+            go_on=go_on,
+        )
+        self.control.draft_passes = self.model.passes
+        return dict(zip(asking, drafts, strict=True))
+
+    def _right(
+        self, plan: Plan, tokens: collections.abc.Sequence[int], confidence: collections.abc.Sequence[float]
+    ) -> list[float]:
+        """Return for the model's guesses the probabilities that they are right."""
+        records = self._beliefs.texts[plan.view.key].records(tokens, plan.draft.tokens)
+        return [record.right(c, i) for i, (record, c) in enumerate(zip(records, confidence, strict=True))]
+
+    def _extended(self, plan: Plan, draft: Draft) -> tuple[Draft, list[float]]:
+        """Return the model's draft and its survival, with the rest of what was looked up if that agrees."""
+        text, found, size = self._beliefs.texts[plan.view.key], plan.draft, len(draft.tokens)
+        records = text.records(draft.tokens, found.tokens)
+        certainty = self.control.certainty(plan.view)
+        self._beliefs.claim(plan.view, draft, records, of_model=True, certainty=certainty)
+        right = self._right(plan, draft.tokens, draft.confidence)
+        if size and found.tokens[:size] == draft.tokens:
+            right += [text.lookup.right(c, i) for i, c in enumerate(found.confidence) if i >= size]
+            draft = Draft(
+                draft.tokens + found.tokens[size:],
+                draft.confidence + found.confidence[size:],
+                draft.drafters + found.drafters[size:],
+            )
+        return draft, list(itertools.accumulate(right, operator.mul))
+
+
+def _cut(draft: Draft, count: int) -> Draft:
+    if not count:
+        return NO_DRAFT
+    return Draft(draft.tokens[:count], draft.confidence[:count], draft.drafters[:count])

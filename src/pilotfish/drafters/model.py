@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections.abc
+import itertools
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -11,7 +13,9 @@ from pilotfish.engines.base import Chunk
 
 if TYPE_CHECKING:
     from pilotfish.drafters.base import View
-    from pilotfish.engines.base import Engine
+    from pilotfish.engines.base import Engine, Rows
+
+GoOn = collections.abc.Callable[[int, list[int], list[float]], bool]
 
 READ_SLICE = 128
 """Tokens a pass while catching up: long enough to be efficient, short enough that Ctrl-C is heard soon."""
@@ -35,13 +39,16 @@ class _Run:
     view: View
     cache: _Cache
     limit: int
+    hints: collections.abc.Sequence[int] = ()
     tokens: list[int] = field(default_factory=list)
     confidence: list[float] = field(default_factory=list)
-    survival: float = 1.0
 
-    def unread(self) -> collections.abc.Sequence[int]:
-        """Return the tokens to evaluate before the next one can be drafted; never none."""
-        return [self.tokens[-1]] if self.tokens else self.view.tokens[self.cache.read :]
+    def chunk(self) -> Chunk:
+        """Return what to evaluate: the tokens before the next one to draft, then hints not looked at yet."""
+        if self.tokens:
+            return Chunk(self.cache.handle, [self.tokens[-1]], wanted=1)
+        unread = [*self.view.tokens[self.cache.read :], *self.hints]
+        return Chunk(self.cache.handle, unread, wanted=1 + len(self.hints))
 
 
 class ModelDrafter:
@@ -56,6 +63,9 @@ class ModelDrafter:
     agree on the distribution they then agree on the token (Daliri, Musco, Suresh 2024). The confidence of a
     token is its probability in the draft model at temperature 1.
 
+    *Hints* are guesses of another drafter. They are read in the draft's first pass, which so yields as many
+    tokens as there are hints that the model would have said itself, and one more.
+
     Where the draft model's context is full it proposes nothing more, and nothing for a sequence with an id
     that its vocabulary lacks.
 
@@ -68,34 +78,72 @@ class ModelDrafter:
     min_confidence
         A draft ends with the token at which the product of the confidences falls below this, 0..1; that token
         has been paid for and is still proposed. 0.0 always drafts up to the limit.
+
+    Attributes
+    ----------
+    passes
+        The passes of the last `propose`: for each the tokens evaluated, and the tokens that these attended to
+        in all.
     """
 
     def __init__(self, engine: Engine, name: str, *, min_confidence: float = 0.0) -> None:
         self.engine = engine
         self.name = name
         self.min_confidence = min_confidence
+        self.passes: list[tuple[int, int]] = []
+        # What an engine with a restricted head has: tells it which ids a text uses.
+        self._wants: collections.abc.Callable[[collections.abc.Iterable[int]], None] | None = getattr(
+            engine, "wants", None
+        )
         self._caches: dict[int, _Cache] = {}
+
+    def behind(self, view: View) -> int | None:
+        """Return how many tokens it would read before its first guess; None if it can't draft here."""
+        cache = self._caches.get(view.key)
+        if len(view.tokens) > self.engine.context or (cache is not None and cache.lost):
+            return None
+        return len(view.tokens) - (0 if cache is None else min(cache.read, len(view.tokens) - 1))
 
     def propose(
         self,
         sequences: collections.abc.Sequence[View],
         limits: collections.abc.Sequence[int],
         *,
-        min_confidence: float | None = None,
+        hints: collections.abc.Sequence[collections.abc.Sequence[int]] | None = None,
+        go_on: GoOn | None = None,
     ) -> list[Draft]:
         """Return one draft of at most `limits[i]` tokens for each sequence.
 
-        A sequence with limit 0 is not read. `min_confidence` overrides the drafter's own for this call. An
-        error of the engine is passed on, and the caches are then as after a step.
+        A sequence with limit 0 is not read. An error of the engine is passed on, and the caches are then as
+        after a step.
+
+        Parameters
+        ----------
+        sequences, limits
+            What to draft for, and how much.
+        hints
+            Guesses of another drafter for each sequence; by default none.
+        go_on
+            Called as ``go_on(i, tokens, confidence)`` whenever the draft of sequence i has grown; false ends
+            it there. By default `min_confidence` decides.
         """
-        floor = self.min_confidence if min_confidence is None else min_confidence
+        self.passes = []
+        goes_on = go_on or self._sure_enough
         try:
             runs = [self._start(view, limit) for view, limit in zip(sequences, limits, strict=True)]
-            active = [run for run in runs if run is not None]
-            self._catch_up(active)
+            active = {i: run for i, run in enumerate(runs) if run is not None}
+            for i, run in active.items():
+                run.hints = self._usable(hints[i], run) if hints else ()
+                if self._wants is not None:
+                    self._wants([*run.view.tokens[run.cache.read :], *run.hints])
+            self._catch_up(list(active.values()))
             while active:
-                self._draft_one_each(active)
-                active = [run for run in active if len(run.tokens) < run.limit and run.survival >= floor]
+                self._draft_more(list(active.values()))
+                active = {
+                    i: run
+                    for i, run in active.items()
+                    if len(run.tokens) < run.limit and goes_on(i, run.tokens, run.confidence)
+                }
         except BaseException:
             for view in sequences:
                 self._roll_back(view)
@@ -125,25 +173,47 @@ class ModelDrafter:
         cache.lost = cache.lost or max(view.tokens[cache.read :]) >= self.engine.vocab_size
         return None if cache.lost else _Run(view, cache, limit)
 
+    def _usable(self, hints: collections.abc.Sequence[int], run: _Run) -> collections.abc.Sequence[int]:
+        """Return the hints up to the limit, which is within the context, and before an unknown id."""
+        known = itertools.takewhile(lambda token: 0 <= token < self.engine.vocab_size, hints)
+        return list(itertools.islice(known, run.limit - 1))
+
+    def _sure_enough(self, _index: int, _tokens: list[int], confidence: list[float]) -> bool:
+        return math.prod(confidence) >= self.min_confidence
+
     def _catch_up(self, runs: list[_Run]) -> None:
         """Read all but the last slice of what is missing."""
         while behind := [run for run in runs if len(run.view.tokens) - run.cache.read > READ_SLICE]:
             slices = [run.view.tokens[run.cache.read : run.cache.read + READ_SLICE] for run in behind]
-            self.engine.forward(
-                [Chunk(run.cache.handle, part, wanted=0) for run, part in zip(behind, slices, strict=True)]
+            self._forward(
+                [Chunk(run.cache.handle, part, 0) for run, part in zip(behind, slices, strict=True)]
             )
             for run in behind:
                 run.cache.read += READ_SLICE
 
-    def _draft_one_each(self, runs: list[_Run]) -> None:
-        rows = self.engine.forward([Chunk(run.cache.handle, run.unread(), wanted=1) for run in runs])
-        for row, run in enumerate(runs):
-            run.cache.read = len(run.view.tokens)
-            run.cache.drafted = list(run.tokens)
-            token = rows.choose(row, run.view.sampling, len(run.view.tokens) + len(run.tokens))
-            run.tokens.append(token)
-            run.confidence.append(rows.probability(row, token))
-            run.survival *= run.confidence[-1]
+    def _draft_more(self, runs: list[_Run]) -> None:
+        """Draft one token for each, or several where hints are what the model says itself."""
+        chunks = [run.chunk() for run in runs]
+        rows, row = self._forward(chunks), 0
+        for run, chunk in zip(runs, chunks, strict=True):
+            text, hints = len(run.view.tokens), run.hints
+            run.cache.read, run.cache.drafted, run.hints = text, [*run.tokens, *hints], ()
+            for i in range(chunk.wanted):
+                token = rows.choose(row + i, run.view.sampling, text + len(run.tokens))
+                run.tokens.append(token)
+                run.confidence.append(rows.probability(row + i, token))
+                if i < len(hints) and token != hints[i]:
+                    self.engine.truncate(run.cache.handle, text + i)
+                    run.cache.drafted = run.tokens[:-1]
+                    break
+            row += chunk.wanted
+
+    def _forward(self, chunks: list[Chunk]) -> Rows:
+        lengths = [(self.engine.length(chunk.sequence), len(chunk.tokens)) for chunk in chunks]
+        rows = self.engine.forward(chunks)
+        context = sum(more * (length + (more + 1) // 2) for length, more in lengths)
+        self.passes.append((sum(more for _, more in lengths), context))
+        return rows
 
     def _draft(self, run: _Run) -> Draft:
         return Draft(tuple(run.tokens), tuple(run.confidence), (self.name,) * len(run.tokens))

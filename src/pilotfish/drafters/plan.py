@@ -1,0 +1,289 @@
+"""What to draft for each sequence at a step: the options, what they are expected to gain, the choice."""
+
+from __future__ import annotations
+
+import collections.abc
+import itertools
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pilotfish.control import ByGain
+    from pilotfish.costs import Costs
+    from pilotfish.drafters.base import Draft, View
+
+MARGIN = 0.05
+"""Tokens that a draft must be expected to gain: less is within the errors of what is known."""
+
+STAYS = 0.7
+"""Share of the rest of an answer for which the model, once it has read the text, is expected to be of use."""
+
+AHEAD = 4
+"""Further tokens that are looked at before drafting ends: passes may cost the same up to some number."""
+
+READY = 8
+"""Tokens up to which the model is not really behind: what was looked up is read along with them."""
+
+PLAIN_EVERY = 64
+"""Steps with drafts after which a plain one shows what that costs now."""
+
+HOPELESS = 0.9
+"""Cost of the model's pass, in the target's, from which on nothing is done to find out how good it is."""
+
+CURIOUS, DRAFTING = 2, 4
+"""Steps between looks at the target's certainty: while the model is idle, and while it drafts."""
+
+
+@dataclass(slots=True)
+class Plan:
+    """One sequence at one step.
+
+    Attributes
+    ----------
+    view
+        The sequence.
+    limit, left
+        Most tokens of its draft, and of its answer after this step.
+    draft, survival
+        What was looked up, and the probability that it holds up to and including each token.
+    first, later
+        Expected probabilities that the model's first guess is right, and each later one.
+    behind
+        Tokens that the model would read before its first guess; None if it can't draft.
+    hints
+        Tokens of what was looked up that the model would read along.
+    take, asks
+        Chosen: tokens of what was looked up to send, or to ask the model.
+    gain
+        Expected of the choice: tokens less rate times seconds, beyond those of plain decoding.
+    idle_gain
+        The same of one guess of the model that pays for all that it has to read.
+    tokens, seconds
+        Expected of the choice: tokens, and seconds beyond plain decoding.
+    """
+
+    view: View
+    limit: int
+    left: int
+    draft: Draft
+    survival: list[float]
+    first: float = 0.0
+    later: float = 0.0
+    behind: int | None = None
+    hints: int = 0
+    take: int = 0
+    asks: bool = False
+    gain: float = 0.0
+    idle_gain: float = -math.inf
+    tokens: float = 1.0
+    seconds: float = 0.0
+
+    @property
+    def promise(self) -> float:
+        """What it may yield, roughly: the best is served first."""
+        return sum(self.survival) + self.first
+
+
+class Chooser:
+    """Chooses for the sequences of a batch, by what `control` knows."""
+
+    def __init__(self, control: ByGain) -> None:
+        self.control = control
+
+    def choose(self, plans: list[Plan]) -> float:
+        """Choose for each sequence, and return the rate that it was decided by.
+
+        First the best ratio of tokens to seconds that is to be had now, by Dinkelbach's iteration (1967, "On
+        nonlinear fractional programming"): the rate is set to what the best option yields until they agree.
+        Then the choice by the rate of the last steps, but not a higher one: better steps are over.
+        """
+        control, costs = self.control, self.control.costs
+        views, context = [plan.view for plan in plans], sum(len(plan.view.tokens) for plan in plans)
+        start = costs.pass_s(len(plans), context)
+        plain = rate = len(plans) / start
+        tokens, seconds = float(len(plans)), start
+        for _ in range(4):
+            self._choose_all(plans, rate, context)
+            tokens = sum(plan.tokens for plan in plans)
+            seconds = start + sum(plan.seconds for plan in plans)
+            if tokens <= rate * seconds * 1.01:
+                break
+            rate = tokens / seconds
+        best, rate = rate, max(plain, min(control.rate(views, tokens, seconds), rate))
+        if rate < best:
+            self._choose_all(plans, rate, context)
+        hopeless = costs.draft_s(1) > HOPELESS * start or all(plan.behind is None for plan in plans)
+        control.curious = 0 if hopeless else DRAFTING if any(plan.asks for plan in plans) else CURIOUS
+        if control.in_charge and not costs.target.measured:
+            _leave_off(plans)  # all else is compared with a plain step
+        else:
+            self._try_something(plans, rate)
+        control.settle(rate)
+        return rate
+
+    def pays(self, plan: Plan, tokens: int, survival: float, rate: float, rows: int) -> bool:
+        """Whether the model should draft one more token, or several, behind `tokens` that hold so likely.
+
+        `rows` are those of the pass without this draft.
+        """
+        costs, own = self.control.costs, len(plan.view.tokens)
+        rows += tokens
+        one, start = costs.draft_s(1, own), costs.pass_s(rows, rows * own)
+        gain = 0.0
+        for more in range(1, min(AHEAD, plan.limit - tokens) + 1):
+            survival *= plan.later
+            gain += survival - rate * one
+            if gain > rate * (costs.pass_s(rows + more, (rows + more) * own) - start):
+                return True
+        return False
+
+    def reason(self, plan: Plan, rate: float) -> str | None:
+        """Return why nothing is drafted for a sequence; None if there is no room for a draft."""
+        if plan.limit < 1 or plan.asks:
+            return None
+        costs, own = self.control.costs, len(plan.view.tokens)
+        row = costs.pass_s(2, 2 * own) - costs.pass_s(1, own)
+        if plan.behind is not None:
+            needed, expected = rate * (row + costs.draft_s(1, own)), plan.first
+            if needed < expected:
+                return f"the draft model would have to read {plan.behind} tokens first"
+        elif plan.survival:
+            needed, expected = rate * row + MARGIN, plan.survival[0]
+        else:
+            return "nothing like the end of the text has occurred before"
+        if needed >= 1:
+            return "even right guesses would not pay"
+        return f"a guess would have to be right {needed:.0%} of the time to pay, it is {expected:.0%}"
+
+    def _choose_all(self, plans: list[Plan], rate: float, context: int) -> None:
+        rows, drafting = len(plans), max(1, sum(plan.behind is not None for plan in plans))
+        for plan in sorted(plans, key=lambda plan: -plan.promise):
+            rows += self._choose_one(plan, rate, rows, context, drafting)
+
+    def _choose_one(self, plan: Plan, rate: float, rows: int, context: int, drafting: int) -> int:
+        """Choose for one sequence where others take `rows` rows already; return the rows it adds."""
+        costs, own = self.control.costs, len(plan.view.tokens)
+        start = costs.pass_s(rows, context)
+        most = plan.limit if plan.behind is not None else len(plan.survival)
+        marginal = [costs.pass_s(rows + k, context + k * own) - start for k in range(1, most + 1)]
+        plan.take, plan.asks, plan.gain, plan.tokens, plan.seconds = 0, False, MARGIN, 1.0, 0.0
+        plan.idle_gain = -math.inf
+        tokens = 1.0
+        for k, (survival, cost) in enumerate(zip(plan.survival, marginal, strict=False), start=1):
+            tokens += survival
+            if (gain := tokens - 1 - rate * cost) > plan.gain:
+                plan.take, plan.gain, plan.tokens, plan.seconds = k, gain, tokens, cost
+        if plan.behind is None:
+            return plan.take
+        return self._consider_model(plan, rate, marginal, drafting)
+
+    def _consider_model(
+        self, plan: Plan, rate: float, marginal: collections.abc.Sequence[float], drafting: int
+    ) -> int:
+        """Ask the model if that is expected to gain more; return the rows of the choice."""
+        added, one = plan.take, self.control.costs.draft_s(drafting, len(plan.view.tokens)) / drafting
+        plan.hints = self._hints(plan)
+        drafted, reading = self._entry(plan, drafting)
+        agreed = sum(plan.survival[: plan.hints])
+        tokens, survival = 1.0, plan.first
+        for k, cost in enumerate(marginal, start=1):
+            drafted += one if k > 1 + agreed else 0.0
+            tokens += survival
+            gain = tokens - 1 - rate * (cost + drafted)
+            if k == 1:
+                plan.idle_gain = gain - rate * reading
+            # What is read now serves the steps to come.
+            uses = max(1.0, STAYS * self.control.left(plan.view, plan.left) / tokens)
+            gain -= rate * reading / uses
+            if gain > plan.gain:
+                plan.asks, plan.gain, plan.tokens, plan.seconds = True, gain, tokens, cost + drafted
+                added = k
+            elif gain < plan.gain - 1:
+                break
+            survival *= plan.later
+        return added
+
+    def _hints(self, plan: Plan) -> int:
+        """Return how many tokens of what was looked up to read in the model's first pass."""
+        costs, rows, count = self.control.costs, plan.behind or 1, 0
+        if rows > READY:
+            return 0
+        one = costs.draft_s(1)
+        for survival in plan.survival[: plan.limit - 1]:
+            rows += 1
+            if survival * one < costs.draft_s(rows) - costs.draft_s(rows - 1):
+                break
+            count += 1
+        return count
+
+    def _entry(self, plan: Plan, drafting: int) -> tuple[float, float]:
+        """Return seconds of the model's first pass, and of the reading that will serve later steps too."""
+        costs, behind, own = self.control.costs, plan.behind or 1, len(plan.view.tokens)
+        usual = min(behind, 2)
+        rows = drafting * (usual + plan.hints)
+        entry = costs.draft_s(rows, own * rows) / drafting
+        reading = costs.draft_s(behind, own / 2 * behind) - costs.draft_s(usual, own * usual)
+        return entry, max(0.0, reading)
+
+    def _try_something(self, plans: list[Plan], rate: float) -> None:
+        """Decode plainly, or ask the model, to learn what it is worth now, if that can be afforded."""
+        control = self.control
+        if control.since_plain >= PLAIN_EVERY:
+            loss = sum(plan.gain for plan in plans) / rate
+            if 0 < loss <= control.purse:
+                control.purse -= loss
+                _leave_off(plans)
+                return
+        if not control.curious:
+            return
+        for plan in plans:
+            loss = (plan.gain - plan.idle_gain) / rate
+            if not plan.asks and 0 < loss <= control.purse:
+                control.trial = plan.view.key, loss + plan.first / rate
+                plan.asks, plan.take = True, 0
+                return
+
+
+def share_rows(
+    survivals: collections.abc.Sequence[collections.abc.Sequence[float]],
+    contexts: collections.abc.Sequence[int],
+    costs: Costs,
+    rate: float,
+) -> list[int]:
+    """Return how many tokens of each draft to verify: rows go where they pay most.
+
+    Parameters
+    ----------
+    survivals
+        For each sequence of the batch the probabilities that its draft holds up to and including each token,
+        falling.
+    contexts
+        The tokens that each sequence has.
+    costs
+        Of the target's passes.
+    rate
+        Tokens a second must bring.
+    """
+    rows, context = len(survivals), sum(contexts)
+    wanted = sorted(
+        (-survival, depth, i) for i, line in enumerate(survivals) for depth, survival in enumerate(line)
+    )
+    # A pass may cost the same up to some number of rows: the best total counts, not the next row alone.
+    gains = [0.0]
+    start = costs.pass_s(rows, context)
+    tokens = 0.0
+    for extra, (negative, _, i) in enumerate(wanted, start=1):
+        tokens -= negative
+        context += contexts[i]
+        gains.append(tokens - rate * (costs.pass_s(rows + extra, context) - start))
+    best = max(range(len(gains)), key=gains.__getitem__)
+    taken = [0] * len(survivals)
+    for _, _, i in itertools.islice(wanted, best):
+        taken[i] += 1
+    return taken
+
+
+def _leave_off(plans: list[Plan]) -> None:
+    for plan in plans:
+        plan.asks, plan.take = False, 0
