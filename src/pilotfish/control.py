@@ -141,6 +141,8 @@ class Pace:
         Average probability of the target's own last tokens.
     asked
         Steps since the certainty was asked for; at first many.
+    missed
+        Seconds that were expected to be lost by not asking the draft model, which would have to read first.
     reason
         Why nothing is drafted.
     """
@@ -151,6 +153,7 @@ class Pace:
     certainty: Average = field(default_factory=lambda: Average(CERTAINTY_MEMORY, 0.0))
     certain: bool = False
     asked: int = SOON
+    missed: float = 0.0
     reason: str | None = None
 
 

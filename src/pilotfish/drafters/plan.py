@@ -28,6 +28,10 @@ READY = 8
 PLAIN_EVERY = 64
 """Steps with drafts after which a plain one shows what that costs now."""
 
+PATIENCE = 0.3
+"""Share of the seconds of reading that must have been missed by not asking the model before it reads: often
+what is looked up will do, once the answer is under way."""
+
 HOPELESS = 0.9
 """Cost of the model's pass, in the target's, from which on nothing is done to find out how good it is."""
 
@@ -61,6 +65,8 @@ class Plan:
         The same of one guess of the model that pays for all that it has to read.
     tokens, seconds
         Expected of the choice: tokens, and seconds beyond plain decoding.
+    missed
+        Seconds that are expected to be lost by not asking the model yet.
     """
 
     view: View
@@ -78,6 +84,7 @@ class Plan:
     idle_gain: float = -math.inf
     tokens: float = 1.0
     seconds: float = 0.0
+    missed: float = 0.0
 
     @property
     def promise(self) -> float:
@@ -113,6 +120,9 @@ class Chooser:
         best, rate = rate, max(plain, min(control.rate(views, tokens, seconds), rate))
         if rate < best:
             self._choose_all(plans, rate, context)
+        for plan in plans:
+            pace = control.pace(plan.view)
+            pace.missed = 0.0 if plan.asks else pace.missed + plan.missed
         hopeless = costs.draft_s(1) > HOPELESS * start or all(plan.behind is None for plan in plans)
         control.curious = 0 if hopeless else DRAFTING if any(plan.asks for plan in plans) else CURIOUS
         if control.in_charge and not costs.target.measured:
@@ -168,7 +178,7 @@ class Chooser:
         most = plan.limit if plan.behind is not None else len(plan.survival)
         marginal = [costs.pass_s(rows + k, context + k * own) - start for k in range(1, most + 1)]
         plan.take, plan.asks, plan.gain, plan.tokens, plan.seconds = 0, False, MARGIN, 1.0, 0.0
-        plan.idle_gain = -math.inf
+        plan.idle_gain, plan.missed = -math.inf, 0.0
         tokens = 1.0
         for k, (survival, cost) in enumerate(zip(plan.survival, marginal, strict=False), start=1):
             tokens += survival
@@ -182,6 +192,7 @@ class Chooser:
         self, plan: Plan, rate: float, marginal: collections.abc.Sequence[float], drafting: int
     ) -> int:
         """Ask the model if that is expected to gain more; return the rows of the choice."""
+        before = plan.gain, plan.tokens, plan.seconds, plan.take
         added, one = plan.take, self.control.costs.draft_s(drafting, len(plan.view.tokens)) / drafting
         plan.hints = self._hints(plan)
         drafted, reading = self._entry(plan, drafting)
@@ -195,13 +206,20 @@ class Chooser:
                 plan.idle_gain = gain - rate * reading
             # What is read now serves the steps to come.
             uses = max(1.0, STAYS * self.control.left(plan.view, plan.left) / tokens)
-            gain -= rate * reading / uses
+            invested = reading / uses
+            gain -= rate * invested
             if gain > plan.gain:
+                plan.missed = (gain - before[0]) / rate + invested
                 plan.asks, plan.gain, plan.tokens, plan.seconds = True, gain, tokens, cost + drafted
                 added = k
             elif gain < plan.gain - 1:
                 break
             survival *= plan.later
+        far = (plan.behind or 0) > READY
+        if plan.asks and far and self.control.pace(plan.view).missed < PATIENCE * reading:
+            plan.asks = False
+            plan.gain, plan.tokens, plan.seconds, plan.take = before
+            return plan.take
         return added
 
     def _hints(self, plan: Plan) -> int:
