@@ -67,6 +67,22 @@ def test_it_is_about_as_fast_as_the_best_fixed_length(
     assert best / sum(fast.answer(t, 160, drafter).seconds for t in texts) >= 0.93
 
 
+@pytest.mark.parametrize("table", [AVX2, VNNI], ids=["AVX2", "VNNI"])
+def test_a_text_that_is_found_is_not_read_by_the_draft_model(table: dict[int, float]) -> None:
+    """Although the model would be right too: nothing is lost by having it, once the answer is under way."""
+    fast, text = machine(table), Text(always(0.9), found=between(2, 200, 0.95, 0.0))
+    alone = fast.answer(text, 160, "found").seconds
+    assert alone / fast.answer(text, 160, "both").seconds >= 0.97
+
+
+@pytest.mark.parametrize("table", [AVX2, VNNI], ids=["AVX2", "VNNI"])
+def test_a_text_that_is_not_found_is_soon_read_by_the_draft_model(table: dict[int, float]) -> None:
+    """Waiting whether something will be found costs little of what the model gains."""
+    fast, text = machine(table), Text(always(0.9))
+    alone = fast.answer(text, 160, "model").seconds
+    assert alone / fast.answer(text, 160, "both").seconds >= 0.9
+
+
 def drafted(answer: Answer, begin: int, end: int) -> list[int]:
     return [s.drafted for s in answer.steps if begin <= s.position - PROMPT < end]
 

@@ -49,7 +49,8 @@ class AutoDrafter:
         self.model = model
         self.control = control or ByGain()
         self.name = name
-        self._chooser = Chooser(self.control)
+        # Nothing is worth waiting for where nothing is looked up.
+        self._chooser = Chooser(self.control) if lookup is not None else Chooser(self.control, patience=0.0)
         self._beliefs = Beliefs()
 
     def propose(

@@ -95,8 +95,9 @@ class Plan:
 class Chooser:
     """Chooses for the sequences of a batch, by what `control` knows."""
 
-    def __init__(self, control: ByGain) -> None:
+    def __init__(self, control: ByGain, patience: float = PATIENCE) -> None:
         self.control = control
+        self.patience = patience
 
     def choose(self, plans: list[Plan]) -> float:
         """Choose for each sequence, and return the rate that it was decided by.
@@ -216,7 +217,7 @@ class Chooser:
                 break
             survival *= plan.later
         far = (plan.behind or 0) > READY
-        if plan.asks and far and self.control.pace(plan.view).missed < PATIENCE * reading:
+        if plan.asks and far and self.control.pace(plan.view).missed < self.patience * reading:
             plan.asks = False
             plan.gain, plan.tokens, plan.seconds, plan.take = before
             return plan.take
