@@ -37,8 +37,10 @@ constexpr int chunks_at_once() {
 template <int N, int C>
 inline void scores_of(const float* const* q, int head, const uint16_t* keys, Ahead& next, float* out) {
   Lanes acc[C][N];
-  for (auto& chunk : acc)
-    for (auto& a : chunk) a = Lanes::set(0.0f);
+#pragma GCC unroll 4
+  for (int c = 0; c < C; c++)
+#pragma GCC unroll 8
+    for (int i = 0; i < N; i++) acc[c][i] = Lanes::set(0.0f);
   Ahead ahead = next;  // in a register
   for (int d = 0; d < head; d++, keys += kPage) {
     ahead.fetch<C>();
@@ -49,7 +51,9 @@ inline void scores_of(const float* const* q, int head, const uint16_t* keys, Ahe
       for (int i = 0; i < N; i++) acc[c][i] = fma(column, q[i][d], acc[c][i]);
     }
   }
+#pragma GCC unroll 4
   for (int c = 0; c < C; c++)
+#pragma GCC unroll 8
     for (int i = 0; i < N; i++) acc[c][i].store(out + i * kBlockKeys + 16 * c);
   next = ahead;
 }
