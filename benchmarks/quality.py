@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import pilotfish
-from pilotfish.bench.envelope import cpu_name
 from pilotfish.engines.base import Chunk
 from pilotfish.engines.native import NativeEngine
 from pilotfish.hub import cached_path
+from pilotfish.processor import cpu_name
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
 sys.path.insert(0, str(TESTS))

@@ -28,12 +28,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pilotfish
-from pilotfish.bench.envelope import cpu_name
 from pilotfish.bench.prompts import read_prompts, take
 from pilotfish.drafters.automaton import Automaton
 from pilotfish.drafters.suffix import SuffixDrafter
 from pilotfish.engines.native.container import Container
 from pilotfish.hub import resolve
+from pilotfish.processor import cpu_name
 from pilotfish.sampling import Sampling
 from pilotfish.sequence import Sequence
 from pilotfish.text.tokenizer import Tokenizer

@@ -10,8 +10,6 @@ import contextlib
 import hashlib
 import json
 import os
-import platform
-import re
 import tempfile
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -19,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pilotfish.hub.cache import cache_dir
+from pilotfish.processor import cpu_name
 
 if TYPE_CHECKING:
     from pilotfish.costs import Costs
@@ -52,7 +51,7 @@ class Remembered:
     def of(cls, target: Model, draft: Model | None) -> Remembered:
         """Return the entry of a target and its draft model in the cache folder."""
         models = [_identity(target), "none" if draft is None else f"{_identity(draft)} {_read_bytes(draft)}"]
-        parts = (*models, processor(), target.isa, str(target.threads), _version())
+        parts = (*models, cpu_name(), target.isa, str(target.threads), _version())
         return cls(hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32], cache_dir() / FILE)
 
     def load(self, costs: Costs) -> bool:
@@ -95,15 +94,6 @@ class Remembered:
             with contextlib.suppress(OSError):
                 Path(name).unlink()
             raise
-
-
-def processor() -> str:
-    """Return what the processor calls itself, as far as that is known without asking another program."""
-    with contextlib.suppress(OSError):
-        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-        if found:
-            return found[1]
-    return f"{platform.processor()} {platform.machine()}"
 
 
 def _identity(model: Model) -> str:

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pilotfish.bench.prompts import Prompt
     from pilotfish.model import TextModel
+
+
+class Asked(NamedTuple):
+    """One turn: its number from 1 on, its name, and the ids to answer."""
+
+    number: int
+    name: str
+    ids: list[int]
 
 
 class Conversation:
@@ -36,3 +47,16 @@ class Conversation:
     def hear(self, answer: list[int]) -> None:
         """Take the answer's ids."""
         self._messages.append({"role": "assistant", "content": self._tokenizer.decode(answer)})
+
+    def ask_each(self, prompt: Prompt, turns: str, context: int, skipped: list[str]) -> Iterator[Asked]:
+        """Ask a prompt's turns, the `first` or `all`; the answer to each must be heard before the next.
+
+        It ends at a turn that does not fit the context; the turn's name is then added to `skipped`, once.
+        """
+        for number, turn in enumerate(prompt.turns if turns == "all" else prompt.turns[:1], 1):
+            asked = Asked(number, prompt.id if number == 1 else f"{prompt.id}/{number}", self.ask(turn))
+            if len(asked.ids) >= context:
+                if asked.name not in skipped:
+                    skipped.append(asked.name)
+                return
+            yield asked

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import platform
-import re
-import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pilotfish
+from pilotfish.processor import cpu_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,16 +42,3 @@ def envelope(
 
 def _described(model: Model) -> dict[str, object]:
     return {"name": model.name, "sha256": model.sha256()}
-
-
-def cpu_name() -> str:
-    """Return what the processor calls itself."""
-    with contextlib.suppress(OSError, subprocess.SubprocessError):
-        if sys.platform == "darwin":
-            command = ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"]
-            done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=5)  # noqa: S603
-            return done.stdout.strip()
-        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-        if found:
-            return found[1]
-    return platform.processor() or platform.machine()

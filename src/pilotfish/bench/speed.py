@@ -371,14 +371,8 @@ class SpeedBench:
     def _talk(self, index: int, prompt: Prompt, order: Sequence[str]) -> None:
         """Answer a prompt's turns in every mode; what the model hears of itself is the plain answer."""
         talk = Conversation(self.target, raw=self.settings.raw)
-        turns = prompt.turns if self.settings.turns == "all" else prompt.turns[:1]
-        for number, turn in enumerate(turns, 1):
-            ids = talk.ask(turn)
-            name = prompt.id if number == 1 else f"{prompt.id}/{number}"
-            if len(ids) >= self.target.engine.context:
-                if name not in self.report.skipped:
-                    self.report.skipped.append(name)
-                return
+        context, skipped = self.target.engine.context, self.report.skipped
+        for number, name, ids in talk.ask_each(prompt, self.settings.turns, context, skipped):
             found = self._found.get((index, number))
             if found is None:
                 found = self._found[index, number] = Measured(name, prompt.category, len(ids))

@@ -190,14 +190,8 @@ class Verifier:
         """Answer plainly once a temperature, and with each drafter and length; count what differs."""
         for temperature in self.settings.temperatures:
             talk = Conversation(self.target, raw=self.settings.raw)
-            turns = prompt.turns if self.settings.turns == "all" else prompt.turns[:1]
-            for number, turn in enumerate(turns, 1):
-                ids = talk.ask(turn)
-                name = prompt.id if number == 1 else f"{prompt.id}/{number}"
-                if len(ids) >= self.target.engine.context:
-                    if name not in self.report.skipped:
-                        self.report.skipped.append(name)
-                    break
+            context, skipped = self.target.engine.context, self.report.skipped
+            for _, name, ids in talk.ask_each(prompt, self.settings.turns, context, skipped):
                 talk.hear(self._compare(name, ids, temperature))
 
     def _compare(self, name: str, prompt: list[int], temperature: float) -> list[int]:

@@ -89,8 +89,8 @@ def passes_command(
     with contextlib.ExitStack() as stack:
         stack.callback(target.dispose)
         opened = _opened(stack, peers, target, room)
-        bar = stack.enter_context(loading_bar())
-        show = (lambda share: bar("measuring", share)) if bar else (lambda _share: None)
+        bar = stack.enter_context(loading_bar("measuring"))
+        show = (lambda share: bar(target.name, share)) if bar else (lambda _share: None)
         result = measure(engine, context, repeats, clock=time.perf_counter, peers=opened, progress=show)
     if plot is not None:
         draw(result, f"{target.name}, context {context}, {target.isa}, {target.threads} threads", Path(plot))

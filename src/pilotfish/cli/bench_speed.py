@@ -106,8 +106,8 @@ def speed_command(
         if modes is None and drafter is None:
             names = tuple(mode for mode in names if mode != MODEL)
         bench = SpeedBench(target, starts(names, drafter), settings, time.perf_counter)
-        with loading_bar() as bar:
-            show = (lambda share: bar("measuring", share)) if bar else (lambda _share: None)
+        with loading_bar("measuring") as bar:
+            show = (lambda share: bar(target.name, share)) if bar else (lambda _share: None)
             report = bench.run(chosen, repeats, show)
         if as_json:
             given = {"prompts": prompts, "limit": limit, "repeats": repeats, "draft_slim": draft_slim}

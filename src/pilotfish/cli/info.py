@@ -30,11 +30,11 @@ def command(
 ) -> None:
     """Describe a model from its header: family, size, context, tensor types, memory. Nothing is loaded."""
     from pilotfish import hub, memory
-    from pilotfish.bench.envelope import cpu_name
     from pilotfish.engines.native.threads import default_threads
     from pilotfish.kernels import _kernels
     from pilotfish.loading import Plan
     from pilotfish.model import file_sha256
+    from pilotfish.processor import cpu_name
 
     if threads is not None:
         positive("threads", threads)

@@ -82,8 +82,8 @@ def read_options(draft_length: str, stop: Sequence[str] = (), **options: float |
 
 
 @contextlib.contextmanager
-def loading_bar() -> Iterator[Callable[[str, float], None] | None]:
-    """Give a function that takes a label and the share done, 0..1; None if stderr is no terminal."""
+def loading_bar(doing: str = "loading") -> Iterator[Callable[[str, float], None] | None]:
+    """Give a function that takes what is loaded, and the share done, 0..1; None if stderr is no terminal."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -100,7 +100,7 @@ def loading_bar() -> Iterator[Callable[[str, float], None] | None]:
 
     def show(label: str, share: float) -> None:
         if label not in tasks:
-            tasks[label] = bar.add_task(f"loading {label}", total=1.0)
+            tasks[label] = bar.add_task(f"{doing} {label}", total=1.0)
         bar.update(tasks[label], completed=share)  # type: ignore[arg-type]
 
     with bar:
