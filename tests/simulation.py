@@ -7,6 +7,7 @@ Everything else is real: the loop, the drafters, control. So speeds can be compa
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 import random
@@ -21,6 +22,7 @@ from pilotfish.costs import Costs
 from pilotfish.decode import Decoder
 from pilotfish.drafters.auto import AutoDrafter
 from pilotfish.drafters.base import NO_DRAFT, Draft, Drafter, View
+from pilotfish.drafters.beliefs import Beliefs
 from pilotfish.drafters.model import ModelDrafter
 from pilotfish.engines.base import Chunk
 from pilotfish.engines.scripted import ScriptedEngine, ScriptedRows
@@ -46,6 +48,7 @@ def cost(table: dict[int, float], unit: float = 0.05, slope: float = 2e-5) -> Ca
     )
 
 
+@functools.cache
 def hashed(*key: object) -> float:
     """Return a number in [0, 1) that depends on the key alone."""
     return int.from_bytes(hashlib.blake2b(repr(key).encode(), digest_size=6).digest(), "big") / 2**48
@@ -99,8 +102,9 @@ def row(token: int, probability: float) -> np.ndarray[Any, np.dtype[np.float32]]
 class Text:
     """An answer, and what drafters would guess of it.
 
-    `right` is the probability that the draft model is right, `claims` the confidence it has; `certainty` the
-    target's own; `found` and `found_claims` the same of what is looked up.
+    `right` is the probability that the draft model is right, `claims` the confidence it has; `partly` is the
+    same if it knows only the end of the text; `certainty` the target's own; `found` and `found_claims` are of
+    what is looked up; `size` is that of the prompt.
     """
 
     right: Chance = lambda _position: 0.8
@@ -108,8 +112,10 @@ class Text:
     certainty: Chance = lambda _position: 0.9
     found: Chance = lambda _position: 0.0
     found_claims: Chance | None = None
+    partly: Chance | None = None
     seed: int = 0
     id: int = 0
+    size: int = PROMPT
 
     def token(self, position: int) -> int:
         return 1 + int(hashed(self.seed, self.id, position) * (VOCAB - 2))
@@ -120,14 +126,27 @@ class Text:
         return token if lucky else 1 + token % (VOCAB - 2)
 
     def prompt(self) -> list[int]:
-        return [self.id, *(self.token(p) for p in range(1, PROMPT))]
+        return [self.id, *(self.token(p) for p in range(1, self.size))]
 
     def target_rule(self, tokens: tuple[int, ...]) -> Any:
         return row(self.token(len(tokens)), self.certainty(len(tokens)))
 
     def draft_rule(self, tokens: tuple[int, ...]) -> Any:
-        at = len(tokens)
-        return row(self.guess("model", self.right, at), (self.claims or self.right)(at))
+        begin = self.begin(tokens)
+        right = self.partly if begin and self.partly else self.right
+        at = begin + len(tokens)
+        return row(self.guess("model", right, at), (self.claims or right)(at))
+
+    def begin(self, tokens: tuple[int, ...]) -> int:
+        """Return where in the text the tokens begin, of which the first eight are true; -1 if nowhere."""
+        return _begin(self.seed, self.id, tokens[:8])
+
+
+@functools.cache
+def _begin(seed: int, number: int, first: tuple[int, ...]) -> int:
+    text = Text(seed=seed, id=number)
+    tokens = [number, *(text.token(p) for p in range(1, 4000))]
+    return next((b for b in range(len(tokens)) if tuple(tokens[b : b + len(first)]) == first), -1)
 
 
 class Found:
@@ -179,13 +198,19 @@ class Machine:
         drafter: str = "both",
         length: int | None = None,
         costs: Costs | None = None,
+        beliefs: Beliefs | None = None,
         temperature: float = 0.0,
     ) -> list[Answer]:
         """Answer together; `drafter` is off, found, model or both; a length switches control off."""
         known = {text.id: text for text in texts}
         clock = Clock()
         target = TimedEngine(lambda t: known[t[0]].target_rule(t), clock, self.target, self.noise)
-        draft = TimedEngine(lambda t: known[t[0]].draft_rule(t), clock, self.draft, self.noise)
+        draft = TimedEngine(
+            lambda t: next(text for text in texts if text.begin(t) >= 0).draft_rule(t),
+            clock,
+            self.draft,
+            self.noise,
+        )
         found: Drafter | None = Found(known) if drafter in {"found", "both"} else None
         model = ModelDrafter(draft, "model") if drafter in {"model", "both"} else None
         made: Drafter | None
@@ -196,7 +221,7 @@ class Machine:
             made, control = None, FixedLength(0)
         else:
             control = ByGain(costs or Costs(self.draft_ratio))
-            made = AutoDrafter(found, model, control)
+            made = AutoDrafter(found, model, control, beliefs)
         decoder = Decoder(target, made, control, clock=clock)
         sequences = [TokenSequence(text.prompt(), Sampling(temperature, seed=7), tokens) for text in texts]
         answers = [Answer(sequence) for sequence in sequences]
@@ -211,9 +236,8 @@ class Machine:
                     Stepped(position, s.stats.drafted - old, len(s.tokens) - position, clock() - started)
                 )
         for s in sequences:
-            assert temperature or s.tokens[PROMPT:] == [
-                known[s.tokens[0]].token(p) for p in range(PROMPT, len(s.tokens))
-            ]
+            text = known[s.tokens[0]]
+            assert temperature or s.tokens[1:] == [text.token(p) for p in range(1, len(s.tokens))]
             decoder.close(s)
         return answers
 

@@ -6,8 +6,9 @@ import statistics
 
 import pytest
 
-from pilotfish.control import ByGain, FixedLength
+from pilotfish.control import FixedLength
 from pilotfish.costs import Costs
+from pilotfish.drafters.beliefs import Beliefs
 from pilotfish.drafters.plan import share_rows
 from simulation import AVX2, FLAT, PROMPT, VNNI, Answer, Chance, Machine, Text, cost, hashed, noisy
 
@@ -46,6 +47,20 @@ def test_where_nothing_helps_the_loss_is_at_most_two_percent(table: dict[int, fl
     """On a first answer, with nothing known of the machine; 200 tokens, decode time."""
     text, drafter = NOTHING_HELPS[name]
     assert ratio(machine(table), text, drafter) >= 0.98
+
+
+@each_machine
+def test_two_drafters_always_wrong_and_sure_are_found_out_once(table: dict[int, float]) -> None:
+    """Each costs its trials on the first answer; on the next one both are known, whatever they claim."""
+    text = Text(always(0.0), always(0.9), found=always(0.0), found_claims=always(0.9))
+    beliefs, costs = Beliefs(), Costs(0.4)
+    first, second = (
+        machine(table).answer(text, 200, "off").seconds
+        / machine(table).answers([text], 200, "both", costs=costs, beliefs=beliefs)[0].seconds
+        for _ in range(2)
+    )
+    assert first >= 0.97
+    assert second >= 0.985
 
 
 @each_machine
@@ -159,6 +174,22 @@ def test_a_prompt_too_long_to_pay_for_is_not_read_by_the_model() -> None:
     assert sum(s.drafted for s in answer.steps) == 0
 
 
+@pytest.mark.parametrize("drafter", ["model", "both"])
+def test_of_a_long_prompt_the_model_reads_the_end(drafter: str) -> None:
+    """Reading all 3,000 tokens would take as long as the whole answer; the end of them says enough."""
+    fast, text = machine(AVX2), Text(always(0.85), size=3000)
+    assert fast.answer(text, 160, "off").seconds / fast.answer(text, 160, drafter).seconds >= 1.25
+
+
+def test_where_the_end_does_not_say_enough_the_model_reads_all_of_a_text_or_nothing_more() -> None:
+    """All, if many tokens are left; and where few are, trying costs no more than 2 % of 200 tokens."""
+    fast, text = machine(AVX2), Text(always(0.9), partly=always(0.1), size=400)
+    plain, long, short = (
+        fast.answer(text, n, d).seconds for n, d in ((2000, "off"), (2000, "model"), (200, "model"))
+    )
+    assert plain / long >= 1.1
+    assert fast.answer(text, 200, "off").seconds / short >= 0.98
+
+
 def test_a_fixed_length_learns_nothing_and_says_what_was_asked() -> None:
     assert FixedLength(3).why(None) is None  # type: ignore[arg-type]
-    assert ByGain().longest > 16

@@ -9,6 +9,7 @@ nobody knows what they would have been worth.
 from __future__ import annotations
 
 import bisect
+from typing import Any
 
 EDGES = (0.05, 0.15, 0.3, 0.45, 0.6, 0.7, 0.8, 0.88, 0.94, 0.98)
 """Where bins of confidence end."""
@@ -72,6 +73,30 @@ class Calibration:
         self._claimed[cell] = self._claimed[cell] * MEMORY + confidence
         self._seen[cell] = self._seen[cell] * MEMORY + 1
 
+    def as_dict(self) -> dict[str, list[float]]:
+        """Return what was learned, for JSON."""
+        rows = zip(self._right, self._claimed, self._seen, strict=True)
+        return {str(i): [round(value, 4) for value in row] for i, row in enumerate(rows) if row[2] > 0}
+
+    @classmethod
+    def from_dict(cls, data: Any, prior: float = PRIOR) -> Calibration:  # noqa: ANN401 - it is checked here
+        """Return what `as_dict` gave.
+
+        Raises
+        ------
+        ValueError
+            It did not give that, or it makes no sense.
+        """
+        made = cls(prior)
+        try:
+            for name, (right, claimed, seen) in data.items():
+                cell = range(len(made._seen))[int(name)]
+                made._seen[cell] = number(seen, 0.0, 1 / (1 - MEMORY) + 1)
+                made._right[cell], made._claimed[cell] = number(right, 0.0, seen), number(claimed, 0.0, seen)
+        except (AttributeError, IndexError, TypeError) as error:
+            raise ValueError(f"not a record of guesses: {error!r}") from error
+        return made
+
 
 class Local:
     """The record of one drafter on one text, beside that over all of them."""
@@ -133,6 +158,26 @@ class Average:
         """Keep a share (0..1) of what is known."""
         self._sum *= share
         self._weight *= share
+
+    def as_list(self) -> list[float]:
+        """Return sum and weight, for JSON."""
+        return [round(self._sum, 4), round(self._weight, 4)]
+
+    def restore(self, data: Any) -> None:  # noqa: ANN401 - it is checked here
+        """Take what `as_list` gave, of values of 0..1; a ValueError if it did not, or it makes no sense."""
+        try:
+            total, weight = data
+        except TypeError as error:
+            raise ValueError(f"not an average: {error!r}") from error
+        weight = number(weight, 0.0, 1 / (1 - self._memory) + 1)
+        self._sum, self._weight = number(total, 0.0, weight + 1e-3), weight
+
+
+def number(value: object, least: float, most: float) -> float:
+    """Return a number that was read from somewhere; a ValueError if it is none, or outside [least, most]."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
+        raise ValueError(f"{value!r} is not a number of {least} to {most}")
+    return float(value)
 
 
 def _cell(confidence: float, place: int) -> int:

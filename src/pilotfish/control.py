@@ -142,7 +142,8 @@ class Pace:
     asked
         Steps since the certainty was asked for; at first many.
     missed
-        Seconds that were expected to be lost by not asking the draft model, which would have to read first.
+        Seconds that were expected to be lost by not asking the draft model, which would have to read first:
+        the end of the text (False), or all of it (True).
     reason
         Why nothing is drafted.
     """
@@ -153,7 +154,7 @@ class Pace:
     certainty: Average = field(default_factory=lambda: Average(CERTAINTY_MEMORY, 0.0))
     certain: bool = False
     asked: int = SOON
-    missed: float = 0.0
+    missed: dict[bool, float] = field(default_factory=dict)
     reason: str | None = None
 
 
@@ -174,8 +175,6 @@ class ByGain:
     trial
         Told by the drafter if a sequence gets a draft only to learn from it: its key, and the seconds that
         this loses if no guess is right; what came of it is settled in `timed`.
-    in_charge
-        Whether it is asked for limits: else nobody tells it what steps took.
     curious
         Told by the drafter: ask for the certainty every so many steps; 0 is never.
     """
@@ -185,7 +184,6 @@ class ByGain:
         self.draft_passes: list[tuple[int, int]] = []
         self.trial: tuple[int, float] | None = None
         self.curious = 0
-        self.in_charge = False
         self.purse = 0.0
         self.since_plain = 0
         self._paces: dict[int, Pace] = {}
@@ -196,12 +194,11 @@ class ByGain:
     @property
     def longest(self) -> int:
         """Most tokens of a draft: passes of unknown cost are approached in few strides."""
-        return min(LONGEST, 2 * self.costs.target.most + 1) if self.in_charge else LONGEST
+        return min(LONGEST, 2 * self.costs.target.most + 1)
 
     def limits(self, sequences: collections.abc.Sequence[View]) -> list[int]:
         """Set no limit: what is left of the budget is the drafter's business."""
         self.draft_passes, self.trial, self._stepped = [], None, []
-        self.in_charge = True
         return [NO_LIMIT] * len(sequences)
 
     def observe(self, sequence: View, draft: Draft, accepted: int, certainty: Callable[[], float]) -> None:

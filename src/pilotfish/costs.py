@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from pilotfish.calibration import number
+
 SHAPE = {1: 1.0, 2: 1.02, 3: 1.07, 4: 1.25, 6: 1.6, 8: 1.95, 12: 2.7, 16: 3.5, 32: 6.8, 64: 13.4}
 """By rows, how many passes over one row a pass costs: what is assumed until it is measured."""
 
@@ -177,14 +179,14 @@ class PassCosts:
         """
         costs = cls()
         try:
-            costs.unit = _number(data["unit_s"], 1e-6, 1e3)
-            costs.slope = _number(data["slope"], 0.0, 1.0)
+            costs.unit = number(data["unit_s"], 1e-6, 1e3)
+            costs.slope = number(data["slope"], 0.0, 1.0)
             for name, (bend, variance) in data["bends"].items():
                 rows = int(name)
                 if not 2 <= rows <= ROWS:
                     raise ValueError(f"{rows} rows")
-                costs._bend[rows] = _number(bend, -3.0, 3.0)
-                costs._variance[rows] = _number(variance, 0.0, SHAPE_DOUBT**2)
+                costs._bend[rows] = number(bend, -3.0, 3.0)
+                costs._variance[rows] = number(variance, 0.0, SHAPE_DOUBT**2)
                 costs._seen[rows] = TENDER
                 costs.most = max(costs.most, rows)
         except (AttributeError, KeyError, TypeError) as error:
@@ -286,7 +288,7 @@ class Costs:
             It did not give that, or it makes no sense; nothing is taken.
         """
         try:
-            read = _number(data["read"], 0.0, 10.0)
+            read = number(data["read"], 0.0, 10.0)
             target = PassCosts.from_dict(data["target"])
             draft = PassCosts.from_dict(data["draft"]) if "draft" in data else PassCosts()
         except (KeyError, TypeError) as error:
@@ -324,9 +326,3 @@ def _rising(values: list[float], weights: list[float]) -> list[float]:
                 blocks[-1][2] + last[2],
             ]
     return [value for value, _, count in blocks for _ in range(int(count))]
-
-
-def _number(value: object, least: float, most: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-        raise ValueError(f"{value!r} is not between {least} and {most}")
-    return float(value)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from pilotfish.control import ByGain, Control, FixedLength
 from pilotfish.costs import Costs
 from pilotfish.drafters.auto import AutoDrafter
+from pilotfish.drafters.beliefs import Beliefs
 from pilotfish.drafters.corpus import CorpusDrafter
 from pilotfish.drafters.either import Either
 from pilotfish.drafters.lookup import Lookup
@@ -74,14 +75,15 @@ class Drafting:
         The draft model, or None.
     corpus
         What the suffix drafter is joined by, or None.
-    costs
-        What passes cost, learned while answering without a `draft_length`.
+    costs, beliefs
+        What passes cost and guesses are worth, learned while answering without a `draft_length`.
     """
 
     wish: Wish
     model: Model | None = None
     corpus: Index | None = None
     costs: Costs = field(default_factory=Costs)
+    beliefs: Beliefs = field(default_factory=Beliefs)
     _made: dict[str, Drafter] = field(default_factory=dict)
     _measured: tuple[Drafter, Control] | None = None
 
@@ -133,7 +135,8 @@ class Drafting:
     def _make_measured(self) -> tuple[Drafter, Control]:
         control = ByGain(self.costs)
         name = SUFFIX if self.wish == Wish(suffix=True) else AUTO
-        return AutoDrafter(self._lookup(), self._model_drafter(), control, name=name), control
+        made = AutoDrafter(self._lookup(), self._model_drafter(), control, self.beliefs, name=name)
+        return made, control
 
     def _get(self, kind: str) -> Drafter:
         if kind not in self._made:

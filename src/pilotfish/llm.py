@@ -227,7 +227,7 @@ class LLM:
         """Start from what passes cost when these models were last used here, and keep what is learned."""
         if self.drafting.wish != Wish():
             self._remembered = Remembered.of(self.target, self.drafting.model)
-            self._remembered.load(self.drafting.costs)
+            self._remembered.load(self.drafting.costs, self.drafting.beliefs)
 
     def close(self) -> None:
         """Free the models; answers that are still open can't go on. Closing twice does nothing."""
@@ -235,7 +235,7 @@ class LLM:
             if not self._closed:
                 self._closed = True
                 if self._remembered is not None:
-                    self._remembered.save(self.drafting.costs)
+                    self._remembered.save(self.drafting.costs, self.drafting.beliefs)
                 models = [self.target, *([] if self.drafting.model is None else [self.drafting.model])]
                 for dispose in {id(model.engine): model.dispose for model in models}.values():
                     dispose()

@@ -1,4 +1,4 @@
-"""What passes cost on this machine, remembered between processes.
+"""What passes cost on this machine, and what guesses were worth, remembered between processes.
 
 One small file in the cache folder holds it for the models last used. It is worth a few steps, never an error:
 what can't be read, or makes no sense, is measured anew; what can't be written is not kept.
@@ -21,9 +21,13 @@ from pilotfish.processor import cpu_name
 
 if TYPE_CHECKING:
     from pilotfish.costs import Costs
+    from pilotfish.drafters.beliefs import Beliefs
     from pilotfish.model import Model
 
 FILE = "costs.json"
+
+BELIEFS = "beliefs"
+"""Where an entry has what guesses were worth."""
 
 MOST = 64
 """Most entries kept; the oldest go first."""
@@ -54,21 +58,26 @@ class Remembered:
         parts = (*models, cpu_name(), target.isa, str(target.threads), _version())
         return cls(hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32], cache_dir() / FILE)
 
-    def load(self, costs: Costs) -> bool:
-        """Restore what is remembered; return whether anything was."""
+    def load(self, costs: Costs, beliefs: Beliefs) -> bool:
+        """Restore what is remembered; return whether costs were."""
+        entry = self._read().get(self.key)
+        if not isinstance(entry, dict):
+            return False
+        with contextlib.suppress(ValueError):
+            beliefs.restore(entry.get(BELIEFS))
         try:
-            costs.restore(self._read()[self.key])
-        except (KeyError, ValueError):
+            costs.restore(entry)
+        except ValueError:
             return False
         return True
 
-    def save(self, costs: Costs) -> None:
+    def save(self, costs: Costs, beliefs: Beliefs) -> None:
         """Remember what was learned, if anything was, in place of what was remembered."""
         if not costs.target.passes:
             return
         entries = self._read()
         entries.pop(self.key, None)
-        entries[self.key] = costs.as_dict()
+        entries[self.key] = {**costs.as_dict(), BELIEFS: beliefs.as_dict()}
         kept = dict(list(entries.items())[-MOST:])
         with contextlib.suppress(OSError, ValueError):
             self._replace(json.dumps(kept, allow_nan=False))

@@ -28,7 +28,7 @@ from pilotfish.bench.speed import (
 from pilotfish.control import FixedLength
 from pilotfish.drafters.base import NO_DRAFT, Draft
 from pilotfish.drafters.suffix import SuffixDrafter
-from pilotfish.engines.scripted import mistaken, ngrams
+from pilotfish.engines.scripted import ScriptedEngine, mistaken, ngrams
 from pilotfish.errors import UsageError
 from pilotfish.stats import Stats
 from tiny import VOCAB_SIZE, says, tiny_draft, tiny_model
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from pilotfish.bench.speed import Start
     from pilotfish.drafters.base import View
-    from pilotfish.engines.scripted import Rule, ScriptedEngine
+    from pilotfish.engines.scripted import Rule
     from pilotfish.model import Model, TextModel
 
 PROMPTS = [
@@ -210,6 +210,19 @@ def test_every_answer_starts_with_drafter_and_control_of_its_own() -> None:
     for mode, start in starts(MODES, draft).items():
         first, second = start()[0], start()[0]
         assert first is not second or mode == PLAIN
+
+
+def test_a_prompt_is_read_once_for_all_modes_and_counts_for_each() -> None:
+    target = tiny_model()
+    asked = [Prompt("1", "c", ("a prompt of some length " * 20,))]
+    bench = SpeedBench(target, starts([PLAIN, SUFFIX], None), SETTINGS, pass_clock(target))
+    found = bench.run(asked, 2).prompts[0]
+    engine = target.engine
+    assert isinstance(engine, ScriptedEngine)
+    assert found.prompt_tokens > 200
+    assert engine.tokens < 3 * found.prompt_tokens + 500
+    assert found.prompt_s(PLAIN) == found.prompt_s(SUFFIX) == found.prompt_s(AGAIN) > 0
+    assert not engine.sequences
 
 
 def test_a_run_in_which_plain_decoding_differs_from_itself_is_invalid() -> None:

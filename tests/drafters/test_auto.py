@@ -12,7 +12,7 @@ from pilotfish.drafters.suffix import SuffixDrafter
 from pilotfish.engines.scripted import ScriptedEngine, copying, sure_of, uniform
 from pilotfish.sampling import Sampling
 from pilotfish.sequence import Sequence
-from strategies import VOCAB, draft_model
+from strategies import VOCAB, draft_model, measured
 
 SURE = lambda _tokens: sure_of(3, VOCAB)  # noqa: E731
 
@@ -24,7 +24,7 @@ def sequence(*tokens: int) -> Sequence:
 def auto(rule: object = SURE) -> tuple[AutoDrafter, ScriptedEngine]:
     model = draft_model(rule)  # type: ignore[arg-type]
     assert isinstance(model.engine, ScriptedEngine)
-    return AutoDrafter(SuffixDrafter(), model), model.engine
+    return AutoDrafter(SuffixDrafter(), model, measured()), model.engine
 
 
 REPEATING = (1, 2, 4, 5, 6, 7, 8) * 3
@@ -106,7 +106,7 @@ def test_what_was_found_and_the_model_agrees_with_is_extended_by_the_rest_of_it(
 
 
 def test_without_a_model_every_suffix_draft_is_taken_up_to_its_floor() -> None:
-    drafter = AutoDrafter(SuffixDrafter())
+    drafter = AutoDrafter(SuffixDrafter(), None, measured())
     doubtful = drafter.propose([sequence(1, 2, 4, 1, 2, 5, 1, 2, 6, 1, 2)], [16])[0]
     assert doubtful.tokens[0] == 6
     assert 0 < len(doubtful.tokens) < 4

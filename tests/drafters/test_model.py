@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pilotfish.drafters.base import NO_DRAFT, Draft
-from pilotfish.drafters.model import ModelDrafter
+from pilotfish.drafters.model import NEAR, NEARLY_ALL, ModelDrafter
 from pilotfish.engines.scripted import ScriptedEngine, answers, ngrams, sure_of, uniform
 from pilotfish.errors import EngineError
 from pilotfish.sampling import Sampling, choose
@@ -240,6 +242,55 @@ def test_it_says_how_far_it_is_behind() -> None:
     unknown = sequence(VOCAB)
     drafter.propose([unknown], [1])
     assert drafter.behind(unknown) is None
+
+
+def test_of_a_long_text_it_reads_the_end_unless_told_to_read_all() -> None:
+    drafter, s = draft_model(RULE), sequence(*(i % VOCAB for i in range(500)))
+    assert drafter.skips(s)
+    assert (drafter.behind(s, whole=False), drafter.behind(s)) == (NEAR, 500)
+    draft = drafter.propose([s], [3], whole=[False])[0]
+    assert caches(drafter) == [(*s.tokens[-NEAR:], *draft.tokens[:2])]
+    grow(drafter, s, draft, accepted=1, own=9)
+    assert (drafter.behind(s, whole=False), drafter.behind(s)) == (1, 502)
+    assert drafter.propose([s], [3], whole=[True]) == draft_model(RULE).propose([s], [3])
+    assert len(caches(drafter)[0]) == 502 + 2
+    assert not drafter.skips(s)
+
+
+def test_a_text_that_is_not_long_is_read_from_its_beginning() -> None:
+    drafter, s = draft_model(RULE), sequence(*(i % VOCAB for i in range(NEARLY_ALL)))
+    assert not drafter.skips(s)
+    assert drafter.behind(s, whole=False) == drafter.behind(s) == NEARLY_ALL
+
+
+def test_a_text_beyond_its_context_is_known_by_its_end() -> None:
+    drafter, s = draft_model(RULE, context=150), sequence(*(i % VOCAB for i in range(149)))
+    for _ in range(80):
+        draft = drafter.propose([s], [3], whole=[False])[0]
+        size = len(draft.tokens)
+        assert size > 0
+        assert draft == draft_model(RULE).propose([s], [size])[0]
+        grow(drafter, s, draft, accepted=size, own=5)
+    assert drafter.behind(s) is None
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 300), st.booleans(), st.integers(0, 5), st.integers(0, 5)), max_size=8)
+)
+def test_whatever_is_read_the_cache_holds_a_stretch_of_the_text_up_to_the_pending_token(
+    steps: list[tuple[int, bool, int, int]],
+) -> None:
+    """Also if the text has grown by much that it was not asked for; the rule sees two tokens only."""
+    drafter, s = draft_model(RULE), sequence(1, 2, 3)
+    for grown, whole, limit, accepted in steps:
+        s.tokens += [i % VOCAB for i in range(grown)]
+        draft = drafter.propose([s], [limit], whole=[whole])[0]
+        assert draft == draft_model(RULE).propose([s], [limit])[0]
+        grow(drafter, s, draft, min(accepted, len(draft.tokens)), own=7)
+        for held in caches(drafter):
+            begin = 0 if held == tuple(s.tokens[: len(held)]) else drafter._caches[s.key].begin
+            assert held == tuple(s.tokens[begin : begin + len(held)])
+            assert begin + len(held) < len(s.tokens)
 
 
 def test_sequences_that_stopped_by_confidence_leave_the_batch() -> None:

@@ -8,12 +8,12 @@ import math
 import operator
 from typing import TYPE_CHECKING
 
-from pilotfish.control import ByGain
 from pilotfish.drafters.base import NO_DRAFT, Draft
 from pilotfish.drafters.beliefs import Beliefs
-from pilotfish.drafters.plan import Chooser, Plan, share_rows
+from pilotfish.drafters.plan import Chooser, Plan, Reading, share_rows
 
 if TYPE_CHECKING:
+    from pilotfish.control import ByGain
     from pilotfish.drafters.base import Drafter, View
     from pilotfish.drafters.model import ModelDrafter
 
@@ -31,8 +31,9 @@ class AutoDrafter:
     model
         The draft model, or None.
     control
-        Knows costs and rates. Its costs, as long as nobody measures, are what is assumed of them, and
-        decisions then depend on the text alone.
+        Knows costs and rates; drafts come once it has measured a step.
+    beliefs
+        What guesses are worth, learned here; by default from the beginning.
     name
         Shown in reports.
     """
@@ -40,18 +41,19 @@ class AutoDrafter:
     def __init__(
         self,
         lookup: Drafter | None,
-        model: ModelDrafter | None = None,
-        control: ByGain | None = None,
+        model: ModelDrafter | None,
+        control: ByGain,
+        beliefs: Beliefs | None = None,
         *,
         name: str = "auto",
     ) -> None:
         self.lookup = lookup
         self.model = model
-        self.control = control or ByGain()
+        self.control = control
         self.name = name
         # Nothing is worth waiting for where nothing is looked up.
         self._chooser = Chooser(self.control) if lookup is not None else Chooser(self.control, patience=0.0)
-        self._beliefs = Beliefs()
+        self._beliefs = beliefs or Beliefs()
 
     def propose(
         self, sequences: collections.abc.Sequence[View], limits: collections.abc.Sequence[int]
@@ -98,10 +100,20 @@ class AutoDrafter:
             self._beliefs.claim(view, draft, records, of_model=False, certainty=None)
             plan = Plan(view, limit, left, draft, list(itertools.accumulate(right, operator.mul)))
             if self.model is not None and limit > 0:
-                plan.behind = self.model.behind(view)
-                plan.first, plan.later = self._beliefs.expected(view, self.control.certainty(view))
+                plan.readings = self._readings(view, self.model)
             plans.append(plan)
         return plans
+
+    def _readings(self, view: View, model: ModelDrafter) -> list[Reading]:
+        """Return the ways to ask the model, the one that reads least first."""
+        certainty, skips = self.control.certainty(view), model.skips(view)
+        readings = []
+        if (behind := model.behind(view, whole=False)) is not None:
+            first, later = self._beliefs.expected(view, certainty, whole=not skips)
+            readings.append(Reading(behind, first, later, whole=not skips))
+        if skips and (behind := model.behind(view)) is not None:
+            readings.append(Reading(behind, *self._beliefs.usual_of(view, certainty, whole=True)))
+        return readings
 
     def _modelled(self, plans: list[Plan], rate: float) -> dict[int, Draft]:
         """Return the model's drafts for the sequences that ask it."""
@@ -109,6 +121,10 @@ class AutoDrafter:
         if self.model is None or not asking:
             return {}
         rows = len(plans) + sum(plan.take for plan in plans if not plan.asks)
+
+        for plan in (plans[i] for i in asking):
+            if plan.asks is not plan.readings[0]:
+                self._beliefs.texts[plan.view.key].start_anew()
 
         def go_on(index: int, tokens: list[int], confidence: list[float]) -> bool:
             plan = plans[asking[index]]
@@ -119,6 +135,7 @@ class AutoDrafter:
             [plans[i].view for i in asking],
             [plans[i].limit for i in asking],
             hints=[plans[i].draft.tokens[: plans[i].hints] for i in asking],
+            whole=[reading.whole for i in asking if (reading := plans[i].asks)],
             go_on=go_on,
         )
         self.control.draft_passes = self.model.passes
@@ -136,7 +153,8 @@ class AutoDrafter:
         text, found, size = self._beliefs.texts[plan.view.key], plan.draft, len(draft.tokens)
         records = text.records(draft.tokens, found.tokens)
         certainty = self.control.certainty(plan.view)
-        self._beliefs.claim(plan.view, draft, records, of_model=True, certainty=certainty)
+        whole = plan.asks is not None and plan.asks.whole
+        self._beliefs.claim(plan.view, draft, records, of_model=True, certainty=certainty, whole=whole)
         right = self._right(plan, draft.tokens, draft.confidence)
         if size and found.tokens[:size] == draft.tokens:
             right += [text.lookup.right(c, i) for i, c in enumerate(found.confidence) if i >= size]

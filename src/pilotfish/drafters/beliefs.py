@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections.abc
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pilotfish.calibration import Average, Calibration, Local
 
@@ -27,8 +27,14 @@ USUAL_MEMORY, USUAL_PRIOR = 0.98, 6.0
 COLD, HOT, WARMTH = 0.8, 0.3, 0.3
 """Assumed share of right guesses of a draft model at `WARMTH`, and what each degree of temperature costs."""
 
+CERTAINTY_PRIOR = 4.0
+"""Imaginary guesses, as often right as the target is certain, that what it says of the model starts with."""
+
 LEAST = 0.05
 """Least assumed share."""
+
+
+_WHOLE = {False: "end", True: "whole"}
 
 
 @dataclass(slots=True)
@@ -40,6 +46,7 @@ class _Claim:
     records: list[Local]
     of_model: bool
     certainty: float | None
+    whole: bool
 
 
 @dataclass(slots=True)
@@ -78,15 +85,91 @@ class Text:
             agreed += 1
         return [self.both] * agreed + [self.model] * (len(tokens) - agreed)
 
+    def start_anew(self) -> None:
+        """Forget how good the model was here: it will know more of the text."""
+        self.model, self.both = Local(self.model.calibration), Local(self.both.calibration)
+        self.first, self.later = Average(GUESS_MEMORY, 2.0), Average(GUESS_MEMORY, 2.0)
+        self.certainty = Average(GUESS_MEMORY, 0.01)
+
+
+class Usual:
+    """How good the model is at guessing, over all texts of which it knows as much."""
+
+    def __init__(self) -> None:
+        self._by_certainty = Calibration(CERTAINTY_PRIOR)
+        self._first = Average(USUAL_MEMORY, USUAL_PRIOR)
+        self._later = Average(USUAL_MEMORY, USUAL_PRIOR)
+
+    def expected(self, temperature: float, certainty: float | None) -> tuple[float, float]:
+        """Return the probabilities that its first guess is right, and each later one if it was asked.
+
+        `certainty` is the target's: what that hardly knows itself, nobody guesses.
+        """
+        assumed = max(COLD - HOT * max(0.0, temperature - WARMTH), LEAST)
+        first = self._first.value(assumed) if certainty is None else self._by_certainty.right(certainty, 0)
+        return first, max(first, self._later.value(assumed))
+
+    def learn(self, place: int, certainty: float | None, *, right: bool) -> None:
+        """Learn what became of the guess at a place in a draft."""
+        (self._later if place else self._first).add(float(right))
+        if not place and certainty is not None:
+            self._by_certainty.learn(certainty, 0, right=right)
+
+    def as_dict(self) -> dict[str, object]:
+        """Return what was learned, for JSON."""
+        averages = {"first": self._first.as_list(), "later": self._later.as_list()}
+        return {"by_certainty": self._by_certainty.as_dict(), **averages}
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Usual:  # noqa: ANN401 - it is checked here
+        """Return what `as_dict` gave; a ValueError if it did not, or it makes no sense."""
+        made = cls()
+        try:
+            made._by_certainty = Calibration.from_dict(data["by_certainty"], CERTAINTY_PRIOR)
+            made._first.restore(data["first"])
+            made._later.restore(data["later"])
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"not what a model usually achieves: {error!r}") from error
+        return made
+
 
 class Beliefs:
-    """Learns from every guess, also those that were not sent to the target."""
+    """Learns from every guess, also those that were not sent to the target.
+
+    Attributes
+    ----------
+    texts
+        What is known of each sequence, by its key.
+    usual
+        What the model usually achieves, by whether it knows all of the text.
+    """
 
     def __init__(self) -> None:
         self._calibrations = [Calibration() for _ in range(3)]
-        self._by_certainty = Calibration(prior=4.0)
-        self._usual = [Average(USUAL_MEMORY, USUAL_PRIOR) for _ in range(2)]
+        self.usual = {whole: Usual() for whole in (False, True)}
         self.texts: dict[int, Text] = {}
+
+    def as_dict(self) -> dict[str, object]:
+        """Return what was learned over all texts, for JSON; nothing of any text can be read from it."""
+        return {
+            "calibrations": [calibration.as_dict() for calibration in self._calibrations],
+            "usual": {_WHOLE[whole]: usual.as_dict() for whole, usual in self.usual.items()},
+        }
+
+    def restore(self, data: Any) -> None:  # noqa: ANN401 - it is checked here
+        """Take what `as_dict` gave.
+
+        Raises
+        ------
+        ValueError
+            It did not give that, or it makes no sense; nothing is taken.
+        """
+        try:
+            lookup, model, both = (Calibration.from_dict(each) for each in data["calibrations"])
+            usual = {whole: Usual.from_dict(data["usual"][name]) for whole, name in _WHOLE.items()}
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"not what is believed of guesses: {error!r}") from error
+        self._calibrations, self.usual = [lookup, model, both], usual
 
     def text(self, view: View) -> Text:
         """Return what is known of a sequence, for a new step of it."""
@@ -97,28 +180,41 @@ class Beliefs:
         text.claims, text.length = [], len(view.tokens)
         return text
 
-    def expected(self, view: View, certainty: float | None) -> tuple[float, float]:
+    def expected(self, view: View, certainty: float | None, *, whole: bool) -> tuple[float, float]:
         """Return the probabilities that the model's first guess is right, and each later one if it was asked.
 
         Where the target was about as certain of its last tokens as it is now, the model's success there
-        counts; else what it usually is at this certainty, which is that of the text: what the target hardly
-        knows itself, nobody guesses.
+        counts; else what it usually is at this certainty.
         """
         text = self.texts[view.key]
-        usual = max(COLD - HOT * max(0.0, view.sampling.temperature - WARMTH), LEAST)
-        first, later = (average.value(usual) for average in self._usual)
+        first, later = self.usual_of(view, certainty, whole=whole)
         alike = 1.0
         if certainty is not None:
-            first = self._by_certainty.right(certainty, 0)
             alike = math.exp(-(((certainty - text.certainty.value(certainty)) / ALIKE) ** 2))
-        return text.first.value(first, alike), text.later.value(max(later, first), alike)
+        return text.first.value(first, alike), text.later.value(later, alike)
+
+    def usual_of(self, view: View, certainty: float | None, *, whole: bool) -> tuple[float, float]:
+        """Return the same over all texts; knowing the end only is expected to be no better than that."""
+        known = [self.usual[True], *([] if whole else [self.usual[False]])]
+        pairs = [usual.expected(view.sampling.temperature, certainty) for usual in known]
+        return min(first for first, _ in pairs), min(later for _, later in pairs)
 
     def claim(
-        self, view: View, draft: Draft, records: list[Local], *, of_model: bool, certainty: float | None
+        self,
+        view: View,
+        draft: Draft,
+        records: list[Local],
+        *,
+        of_model: bool,
+        certainty: float | None,
+        whole: bool = True,
     ) -> None:
-        """Remember a draft for the sequence, to be compared with what comes."""
+        """Remember a draft for the sequence, to be compared with what comes.
+
+        `whole` is whether the model knew all of the text.
+        """
         if draft.tokens:
-            claim = _Claim(len(view.tokens), draft, records, of_model, certainty)
+            claim = _Claim(len(view.tokens), draft, records, of_model, certainty, whole)
             self.texts[view.key].claims.append(claim)
 
     def learn(self, view: View) -> None:
@@ -147,7 +243,6 @@ class Beliefs:
     def _learn_model(self, text: Text, claim: _Claim, place: int, expected: float, *, right: bool) -> None:
         # Confidence says more of the next guess than luck does, unless it is not to be trusted.
         (text.later if place else text.first).add((expected + 2 * right) / 3)
-        self._usual[place > 0].add(float(right))
+        self.usual[claim.whole].learn(place, claim.certainty, right=right)
         if not place and claim.certainty is not None:
-            self._by_certainty.learn(claim.certainty, 0, right=right)
             text.certainty.add(claim.certainty)

@@ -20,16 +20,26 @@ GoOn = collections.abc.Callable[[int, list[int], list[float]], bool]
 READ_SLICE = 128
 """Tokens a pass while catching up: long enough to be efficient, short enough that Ctrl-C is heard soon."""
 
+NEAR = 48
+"""Tokens that are read of a text that is long: its end says most of what comes next."""
+
+NEARLY_ALL = 64
+"""A text up to this long is read from its beginning."""
+
 
 @dataclass(slots=True)
 class _Cache:
-    """What the draft model's cache holds of one sequence: its first `read` tokens, then `drafted` ones."""
+    """What the draft model's cache holds of one sequence: tokens `begin` to `read`, then `drafted` ones.
+
+    `lost`: the sequence has a token that the model does not know. `told`: so many were named to its head.
+    """
 
     handle: int
+    begin: int = 0
     read: int = 0
     drafted: list[int] = field(default_factory=list)
     lost: bool = False
-    """The sequence has a token that the draft model does not know."""
+    told: int = 0
 
 
 @dataclass(slots=True)
@@ -54,9 +64,10 @@ class _Run:
 class ModelDrafter:
     """Drafts with another engine for all sequences of the batch together, one pass a depth.
 
-    After each step the draft model's cache holds a prefix of ``sequence.tokens[:-1]`` and nothing else: the
-    drafted tokens that were accepted stay, the others are truncated. The last token of a draft is proposed
-    without being evaluated. So after a *fully accepted* draft the cache lacks one token more than the pending
+    After each step the draft model's cache holds a prefix of ``sequence.tokens[begin:-1]`` and nothing else:
+    the drafted tokens that were accepted stay, the others are truncated. `begin` is 0, or somewhere in the
+    text where that is long and only its end was to be read. The last token of a draft is proposed without
+    being evaluated. So after a *fully accepted* draft the cache lacks one token more than the pending
     one; both are evaluated in the first pass of the next draft, which costs no pass of its own.
 
     Tokens are chosen with the target's own sampling and noise at their absolute positions: where both models
@@ -97,12 +108,20 @@ class ModelDrafter:
         )
         self._caches: dict[int, _Cache] = {}
 
-    def behind(self, view: View) -> int | None:
-        """Return how many tokens it would read before its first guess; None if it can't draft here."""
-        cache = self._caches.get(view.key)
-        if len(view.tokens) > self.engine.context or (cache is not None and cache.lost):
+    def behind(self, view: View, *, whole: bool = True) -> int | None:
+        """Return how many tokens it would read before its first guess; None if it can't draft here.
+
+        `whole` is after reading all of the text; else, if that is long, its end.
+        """
+        cache, size = self._caches.get(view.key) or _Cache(-1), len(view.tokens)
+        begin = self._begin(cache, size, whole=whole)
+        if size - begin > self.engine.context or cache.lost:
             return None
-        return len(view.tokens) - (0 if cache is None else min(cache.read, len(view.tokens) - 1))
+        return size - (begin if begin != cache.begin else min(cache.read, size - 1))
+
+    def skips(self, view: View) -> bool:
+        """Return whether it would know the end of the text only, unless told to read all of it."""
+        return self._begin(self._caches.get(view.key) or _Cache(-1), len(view.tokens), whole=False) > 0
 
     def propose(
         self,
@@ -110,6 +129,7 @@ class ModelDrafter:
         limits: collections.abc.Sequence[int],
         *,
         hints: collections.abc.Sequence[collections.abc.Sequence[int]] | None = None,
+        whole: collections.abc.Sequence[bool] | None = None,
         go_on: GoOn | None = None,
     ) -> list[Draft]:
         """Return one draft of at most `limits[i]` tokens for each sequence.
@@ -123,6 +143,8 @@ class ModelDrafter:
             What to draft for, and how much.
         hints
             Guesses of another drafter for each sequence; by default none.
+        whole
+            Whether to read all of each text; else, if it is long, its end. By default all.
         go_on
             Called as ``go_on(i, tokens, confidence)`` whenever the draft of sequence i has grown; false ends
             it there. By default `min_confidence` decides.
@@ -130,12 +152,14 @@ class ModelDrafter:
         self.passes = []
         goes_on = go_on or self._sure_enough
         try:
-            runs = [self._start(view, limit) for view, limit in zip(sequences, limits, strict=True)]
+            all_of = [True] * len(sequences) if whole is None else whole
+            runs = [self._start(*each) for each in zip(sequences, limits, all_of, strict=True)]
             active = {i: run for i, run in enumerate(runs) if run is not None}
             for i, run in active.items():
                 run.hints = self._usable(hints[i], run) if hints else ()
                 if self._wants is not None:
-                    self._wants([*run.view.tokens[run.cache.read :], *run.hints])
+                    self._wants([*run.view.tokens[run.cache.told :], *run.hints])
+                    run.cache.told = len(run.view.tokens)
             self._catch_up(list(active.values()))
             while active:
                 self._draft_more(list(active.values()))
@@ -161,17 +185,30 @@ class ModelDrafter:
         if cache is not None:
             self.engine.close(cache.handle)
 
-    def _start(self, view: View, limit: int) -> _Run | None:
+    def _start(self, view: View, limit: int, whole: bool) -> _Run | None:  # noqa: FBT001 - one of a row of arguments
+        cache = self._caches.get(view.key)
+        begin = self._begin(cache or _Cache(-1), len(view.tokens), whole=whole)
         # The last token drafted is not evaluated, hence one more than the context leaves.
-        limit = min(limit, self.engine.context - len(view.tokens) + 1)
+        limit = min(limit, self.engine.context - (len(view.tokens) - begin) + 1)
         if limit < 1:
             return None
         self._roll_back(view)
-        cache = self._caches.get(view.key)
         if cache is None:
             cache = self._caches[view.key] = _Cache(self.engine.open())
+        if begin != cache.begin:
+            self.engine.truncate(cache.handle, 0)
+            cache.begin = cache.read = begin
         cache.lost = cache.lost or max(view.tokens[cache.read :]) >= self.engine.vocab_size
         return None if cache.lost else _Run(view, cache, limit)
+
+    def _begin(self, cache: _Cache, size: int, *, whole: bool) -> int:
+        """Return from which token on a text of `size` tokens should be known."""
+        if whole:
+            return 0
+        room = size - cache.begin <= self.engine.context
+        if room and size - cache.read <= (NEAR if cache.read else NEARLY_ALL):
+            return cache.begin
+        return max(size - min(NEAR, self.engine.context), 0)
 
     def _usable(self, hints: collections.abc.Sequence[int], run: _Run) -> collections.abc.Sequence[int]:
         """Return the hints up to the limit, which is within the context, and before an unknown id."""
@@ -203,7 +240,7 @@ class ModelDrafter:
                 run.tokens.append(token)
                 run.confidence.append(rows.probability(row + i, token))
                 if i < len(hints) and token != hints[i]:
-                    self.engine.truncate(run.cache.handle, text + i)
+                    self.engine.truncate(run.cache.handle, text + i - run.cache.begin)
                     run.cache.drafted = run.tokens[:-1]
                     break
             row += chunk.wanted
@@ -219,15 +256,15 @@ class ModelDrafter:
         return Draft(tuple(run.tokens), tuple(run.confidence), (self.name,) * len(run.tokens))
 
     def _roll_back(self, view: View) -> None:
-        """Truncate the cache to the longest prefix of ``view.tokens[:-1]`` that it is known to hold."""
+        """Truncate the cache to the longest prefix of ``view.tokens[begin:-1]`` that it is known to hold."""
         cache = self._caches.get(view.key)
         if cache is None:
             return
-        evaluated = len(view.tokens) - 1
+        evaluated = max(len(view.tokens) - 1, cache.begin)
         length = min(cache.read, evaluated)
         for drafted in cache.drafted:
             if length >= evaluated or view.tokens[length] != drafted:
                 break
             length += 1
-        self.engine.truncate(cache.handle, length)
+        self.engine.truncate(cache.handle, length - cache.begin)
         cache.read, cache.drafted = length, []

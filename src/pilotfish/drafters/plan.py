@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections.abc
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -32,11 +32,34 @@ PATIENCE = 0.3
 """Share of the seconds of reading that must have been missed by not asking the model before it reads: often
 what is looked up will do, once the answer is under way."""
 
+LONG_PATIENCE = 0.5
+"""The same before it reads all of a text of which it knows the end."""
+
 HOPELESS = 0.9
 """Cost of the model's pass, in the target's, from which on nothing is done to find out how good it is."""
 
 CURIOUS, DRAFTING = 2, 4
 """Steps between looks at the target's certainty: while the model is idle, and while it drafts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One way to ask the draft model.
+
+    Attributes
+    ----------
+    behind
+        Tokens that it would read before its first guess.
+    first, later
+        Expected probabilities that its first guess is right, and each later one.
+    whole
+        It knows all of the text then; else, if that is long, the end.
+    """
+
+    behind: int
+    first: float
+    later: float
+    whole: bool = True
 
 
 @dataclass(slots=True)
@@ -51,14 +74,12 @@ class Plan:
         Most tokens of its draft, and of its answer after this step.
     draft, survival
         What was looked up, and the probability that it holds up to and including each token.
-    first, later
-        Expected probabilities that the model's first guess is right, and each later one.
-    behind
-        Tokens that the model would read before its first guess; None if it can't draft.
+    readings
+        The ways to ask the model, the one that reads least first; none if it can't draft.
     hints
         Tokens of what was looked up that the model would read along.
     take, asks
-        Chosen: tokens of what was looked up to send, or to ask the model.
+        Chosen: tokens of what was looked up to send, or how to ask the model.
     gain
         Expected of the choice: tokens less rate times seconds, beyond those of plain decoding.
     idle_gain
@@ -66,7 +87,7 @@ class Plan:
     tokens, seconds
         Expected of the choice: tokens, and seconds beyond plain decoding.
     missed
-        Seconds that are expected to be lost by not asking the model yet.
+        Seconds that are expected to be lost by not asking the model yet, by `Reading.whole`.
     """
 
     view: View
@@ -74,17 +95,20 @@ class Plan:
     left: int
     draft: Draft
     survival: list[float]
-    first: float = 0.0
-    later: float = 0.0
-    behind: int | None = None
+    readings: list[Reading] = field(default_factory=list)
     hints: int = 0
     take: int = 0
-    asks: bool = False
+    asks: Reading | None = None
     gain: float = 0.0
     idle_gain: float = -math.inf
     tokens: float = 1.0
     seconds: float = 0.0
-    missed: float = 0.0
+    missed: dict[bool, float] = field(default_factory=dict)
+
+    @property
+    def first(self) -> float:
+        """Expected probability that the model's first guess is right; 0 if it can't draft."""
+        return self.readings[0].first if self.readings else 0.0
 
     @property
     def promise(self) -> float:
@@ -98,6 +122,7 @@ class Chooser:
     def __init__(self, control: ByGain, patience: float = PATIENCE) -> None:
         self.control = control
         self.patience = patience
+        self.long_patience = LONG_PATIENCE
 
     def choose(self, plans: list[Plan]) -> float:
         """Choose for each sequence, and return the rate that it was decided by.
@@ -122,11 +147,13 @@ class Chooser:
         if rate < best:
             self._choose_all(plans, rate, context)
         for plan in plans:
-            pace = control.pace(plan.view)
-            pace.missed = 0.0 if plan.asks else pace.missed + plan.missed
-        hopeless = costs.draft_s(1) > HOPELESS * start or all(plan.behind is None for plan in plans)
+            missed = control.pace(plan.view).missed
+            for whole in (False, True):
+                asked = plan.asks is not None and (plan.asks.whole or not whole)
+                missed[whole] = 0.0 if asked else missed.get(whole, 0.0) + plan.missed.get(whole, 0.0)
+        hopeless = costs.draft_s(1) > HOPELESS * start or not any(plan.readings for plan in plans)
         control.curious = 0 if hopeless else DRAFTING if any(plan.asks for plan in plans) else CURIOUS
-        if control.in_charge and not costs.target.measured:
+        if not costs.target.measured:
             _leave_off(plans)  # all else is compared with a plain step
         else:
             self._try_something(plans, rate)
@@ -141,9 +168,9 @@ class Chooser:
         costs, own = self.control.costs, len(plan.view.tokens)
         rows += tokens
         one, start = costs.draft_s(1, own), costs.pass_s(rows, rows * own)
-        gain = 0.0
+        gain, later = 0.0, plan.asks.later if plan.asks else 0.0
         for more in range(1, min(AHEAD, plan.limit - tokens) + 1):
-            survival *= plan.later
+            survival *= later
             gain += survival - rate * one
             if gain > rate * (costs.pass_s(rows + more, (rows + more) * own) - start):
                 return True
@@ -155,10 +182,10 @@ class Chooser:
             return None
         costs, own = self.control.costs, len(plan.view.tokens)
         row = costs.pass_s(2, 2 * own) - costs.pass_s(1, own)
-        if plan.behind is not None:
+        if plan.readings:
             needed, expected = rate * (row + costs.draft_s(1, own)), plan.first
             if needed < expected:
-                return f"the draft model would have to read {plan.behind} tokens first"
+                return f"the draft model would have to read {plan.readings[0].behind} tokens first"
         elif plan.survival:
             needed, expected = rate * row + MARGIN, plan.survival[0]
         else:
@@ -168,7 +195,7 @@ class Chooser:
         return f"a guess would have to be right {needed:.0%} of the time to pay, it is {expected:.0%}"
 
     def _choose_all(self, plans: list[Plan], rate: float, context: int) -> None:
-        rows, drafting = len(plans), max(1, sum(plan.behind is not None for plan in plans))
+        rows, drafting = len(plans), max(1, sum(bool(plan.readings) for plan in plans))
         for plan in sorted(plans, key=lambda plan: -plan.promise):
             rows += self._choose_one(plan, rate, rows, context, drafting)
 
@@ -176,56 +203,66 @@ class Chooser:
         """Choose for one sequence where others take `rows` rows already; return the rows it adds."""
         costs, own = self.control.costs, len(plan.view.tokens)
         start = costs.pass_s(rows, context)
-        most = plan.limit if plan.behind is not None else len(plan.survival)
+        most = plan.limit if plan.readings else len(plan.survival)
         marginal = [costs.pass_s(rows + k, context + k * own) - start for k in range(1, most + 1)]
-        plan.take, plan.asks, plan.gain, plan.tokens, plan.seconds = 0, False, MARGIN, 1.0, 0.0
-        plan.idle_gain, plan.missed = -math.inf, 0.0
+        plan.take, plan.asks, plan.gain, plan.tokens, plan.seconds = 0, None, MARGIN, 1.0, 0.0
+        plan.idle_gain, plan.missed = -math.inf, {}
         tokens = 1.0
         for k, (survival, cost) in enumerate(zip(plan.survival, marginal, strict=False), start=1):
             tokens += survival
             if (gain := tokens - 1 - rate * cost) > plan.gain:
                 plan.take, plan.gain, plan.tokens, plan.seconds = k, gain, tokens, cost
-        if plan.behind is None:
-            return plan.take
-        return self._consider_model(plan, rate, marginal, drafting)
+        added = plan.take
+        for reading in plan.readings:
+            added = self._consider(plan, reading, rate, marginal, drafting, added)
+        return added
 
-    def _consider_model(
-        self, plan: Plan, rate: float, marginal: collections.abc.Sequence[float], drafting: int
+    def _consider(
+        self,
+        plan: Plan,
+        reading: Reading,
+        rate: float,
+        marginal: collections.abc.Sequence[float],
+        drafting: int,
+        added: int,
     ) -> int:
-        """Ask the model if that is expected to gain more; return the rows of the choice."""
-        before = plan.gain, plan.tokens, plan.seconds, plan.take
-        added, one = plan.take, self.control.costs.draft_s(drafting, len(plan.view.tokens)) / drafting
-        plan.hints = self._hints(plan)
-        drafted, reading = self._entry(plan, drafting)
-        agreed = sum(plan.survival[: plan.hints])
-        tokens, survival = 1.0, plan.first
+        """Ask the model if that is expected to gain more; return the rows of the choice, so far `added`."""
+        one = self.control.costs.draft_s(drafting, len(plan.view.tokens)) / drafting
+        hints = self._hints(plan, reading)
+        drafted, reading_s = self._entry(plan, reading, hints, drafting)
+        agreed = sum(plan.survival[:hints])
+        left = self.control.left(plan.view, plan.left)
+        tokens, survival, best, rows = 1.0, reading.first, None, added
+        most = plan.gain
         for k, cost in enumerate(marginal, start=1):
             drafted += one if k > 1 + agreed else 0.0
             tokens += survival
             gain = tokens - 1 - rate * (cost + drafted)
-            if k == 1:
-                plan.idle_gain = gain - rate * reading
+            if k == 1 and reading is plan.readings[0]:
+                plan.idle_gain = gain - rate * reading_s
             # What is read now serves the steps to come.
-            uses = max(1.0, STAYS * self.control.left(plan.view, plan.left) / tokens)
-            invested = reading / uses
-            gain -= rate * invested
-            if gain > plan.gain:
-                plan.missed = (gain - before[0]) / rate + invested
-                plan.asks, plan.gain, plan.tokens, plan.seconds = True, gain, tokens, cost + drafted
-                added = k
-            elif gain < plan.gain - 1:
+            uses = max(1.0, STAYS * left / tokens)
+            gain -= rate * reading_s / uses
+            if gain > most:
+                most, rows, best = gain, k, (tokens, cost + drafted)
+                missed = (gain - plan.gain) / rate + reading_s / uses
+            elif gain < most - 1:
                 break
-            survival *= plan.later
-        far = (plan.behind or 0) > READY
-        if plan.asks and far and self.control.pace(plan.view).missed < self.patience * reading:
-            plan.asks = False
-            plan.gain, plan.tokens, plan.seconds, plan.take = before
-            return plan.take
-        return added
+            survival *= reading.later
+        if best is None:
+            return added
+        if reading.behind > READY:
+            patience = self.long_patience if reading is not plan.readings[0] else self.patience
+            if self.control.pace(plan.view).missed.get(reading.whole, 0.0) < patience * reading_s:
+                plan.missed[reading.whole] = missed
+                return added
+        plan.asks, plan.hints, plan.gain = reading, hints, most
+        plan.tokens, plan.seconds = best
+        return rows
 
-    def _hints(self, plan: Plan) -> int:
+    def _hints(self, plan: Plan, reading: Reading) -> int:
         """Return how many tokens of what was looked up to read in the model's first pass."""
-        costs, rows, count = self.control.costs, plan.behind or 1, 0
+        costs, rows, count = self.control.costs, reading.behind, 0
         if rows > READY:
             return 0
         one = costs.draft_s(1)
@@ -236,14 +273,14 @@ class Chooser:
             count += 1
         return count
 
-    def _entry(self, plan: Plan, drafting: int) -> tuple[float, float]:
+    def _entry(self, plan: Plan, reading: Reading, hints: int, drafting: int) -> tuple[float, float]:
         """Return seconds of the model's first pass, and of the reading that will serve later steps too."""
-        costs, behind, own = self.control.costs, plan.behind or 1, len(plan.view.tokens)
+        costs, behind, own = self.control.costs, reading.behind, len(plan.view.tokens)
         usual = min(behind, 2)
-        rows = drafting * (usual + plan.hints)
+        rows = drafting * (usual + hints)
         entry = costs.draft_s(rows, own * rows) / drafting
-        reading = costs.draft_s(behind, own / 2 * behind) - costs.draft_s(usual, own * usual)
-        return entry, max(0.0, reading)
+        read = costs.draft_s(behind, own / 2 * behind) - costs.draft_s(usual, own * usual)
+        return entry, max(0.0, read)
 
     def _try_something(self, plans: list[Plan], rate: float) -> None:
         """Decode plainly, or ask the model, to learn what it is worth now, if that can be afforded."""
@@ -260,7 +297,7 @@ class Chooser:
             loss = (plan.gain - plan.idle_gain) / rate
             if not plan.asks and 0 < loss <= control.purse:
                 control.trial = plan.view.key, loss + plan.first / rate
-                plan.asks, plan.take = True, 0
+                plan.asks, plan.take = plan.readings[0], 0
                 return
 
 
@@ -305,4 +342,4 @@ def share_rows(
 
 def _leave_off(plans: list[Plan]) -> None:
     for plan in plans:
-        plan.asks, plan.take = False, 0
+        plan.asks, plan.take = None, 0

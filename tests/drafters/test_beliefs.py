@@ -1,0 +1,72 @@
+"""What is believed of guesses: kept as JSON, and taken back only as a whole."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pilotfish.drafters.beliefs import Beliefs
+from pilotfish.sampling import Sampling
+from pilotfish.sequence import Sequence
+from strategies import draft_of
+
+
+def taught(seed: int = 0, guesses: int = 60) -> Beliefs:
+    """Return beliefs that have seen texts on which guesses were right at random."""
+    rng, beliefs = random.Random(seed), Beliefs()  # noqa: S311 - no secret
+    for _ in range(guesses):
+        s = Sequence([1, 2, 3], Sampling(), 100)
+        text = beliefs.text(s)
+        for of_model in (False, True):
+            record = text.model if of_model else text.lookup
+            draft = draft_of([rng.randrange(2) for _ in range(3)], confidence=rng.random())
+            certainty, whole = rng.random(), rng.random() < 0.5
+            beliefs.claim(s, draft, [record] * 3, of_model=of_model, certainty=certainty, whole=whole)
+        s.tokens += [rng.randrange(2) for _ in range(3)]
+        beliefs.learn(s)
+        del beliefs.texts[s.key]
+    return beliefs
+
+
+def test_what_was_learned_comes_back_from_json() -> None:
+    beliefs, again = taught(), Beliefs()
+    again.restore(json.loads(json.dumps(beliefs.as_dict())))
+    s = Sequence([1, 2], Sampling(), 100)
+    for known in (beliefs, again):
+        known.text(s)
+    assert again.as_dict() == beliefs.as_dict() != Beliefs().as_dict()
+    for whole in (False, True):
+        assert again.expected(s, 0.7, whole=whole) == pytest.approx(
+            beliefs.expected(s, 0.7, whole=whole), abs=1e-3
+        )
+
+
+def test_knowing_the_end_of_a_text_is_expected_to_be_no_better_than_knowing_all_of_it() -> None:
+    for seed in range(20):
+        beliefs, s = taught(seed), Sequence([1, 2], Sampling(), 100)
+        beliefs.text(s)
+        for certainty in (None, 0.1, 0.5, 0.9):
+            part, all_of_it = (beliefs.usual_of(s, certainty, whole=whole) for whole in (False, True))
+            assert all(a <= b for a, b in zip(part, all_of_it, strict=True))
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["0", "43", "44", "x"]), inner)
+    ),
+    max_leaves=12,
+)
+
+
+@given(json_values, st.sampled_from(["calibrations", "usual", "all"]))
+def test_anything_else_is_refused_as_a_whole(data: object, where: str) -> None:
+    beliefs, before = taught(), taught().as_dict()
+    given_: object = data if where == "all" else {**taught(1).as_dict(), where: data}
+    with pytest.raises(ValueError, match="not"):
+        beliefs.restore(given_)
+    assert beliefs.as_dict() == before
