@@ -38,6 +38,7 @@ def test_the_report_is_one_line_of_json(tiny: Callable[..., Any]) -> None:
         "prompts": "edits",
         "limit": 3,
         "repeats": 2,
+        "draft_corpus": None,
         "draft_slim": "auto",
         "context": 4096,
     }

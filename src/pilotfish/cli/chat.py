@@ -23,25 +23,17 @@ HELP = "Type a message. /reset forgets the conversation, /exit or Ctrl-D leaves,
 
 @click.command("chat", short_help="Talk with a model.")
 @common.model_options
-@common.DRAFT_CORPUS
-@common.DRAFT_SLIM
 @common.sampling_options(max_tokens=1024)
 @click.option("--show-draft", is_flag=True, help="Colour accepted tokens by drafter.")
 def command(
     *,
-    model: str | None,
-    draft: tuple[str, ...],
-    threads: int | None,
-    context: int | None,
-    offline: bool,
-    draft_corpus: str | None,
-    draft_slim: str,
+    models: common.ModelOptions,
     show_draft: bool,
     **sampling: object,
 ) -> None:
     """Talk with a model; it remembers the conversation until /reset."""
     options = read_options(**sampling)  # type: ignore[arg-type]
-    with open_llm(model, draft, threads, context, offline, draft_corpus, draft_slim) as llm:
+    with open_llm(models) as llm:
         if not llm.has_template:
             raise TemplateError(
                 f"{llm.target.name} has no chat template", "a base model continues text: pilotfish run --raw"
