@@ -43,6 +43,9 @@ CONTEXT = option(
     help="Most tokens of prompt and answer.  [default: the model's, at most 8192]",
 )
 OFFLINE = option("--offline", is_flag=True, help="Use no network.")
+SHOW_DRAFT = click.option(
+    "--show-draft", is_flag=True, help="Colour accepted tokens by drafter; statistics on stderr."
+)
 JSON = click.option("--json", "as_json", is_flag=True, help="Print exactly one line of JSON on stdout.")
 RAW = option("--raw", is_flag=True, help="Give the prompt as it is, without the chat template.")
 

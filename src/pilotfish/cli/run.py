@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @common.model_options
 @common.sampling_options()
 @common.RAW
-@click.option("--show-draft", is_flag=True, help="Colour accepted tokens by drafter; statistics on stderr.")
+@common.SHOW_DRAFT
 @common.JSON
 def command(
     *,
