@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -48,6 +49,7 @@ class SpeedByDefault(click.Group):
 @common.option(
     "--repeats", type=int, default=1, metavar="N", help="Times each prompt is asked; medians count."
 )
+@common.option("--plot", metavar="FILE", help="Draw the ratios (png, svg or pdf; needs matplotlib).")
 @common.JSON
 def speed_command(
     *,
@@ -56,6 +58,7 @@ def speed_command(
     prompts: str,
     limit: int | None,
     repeats: int,
+    plot: str | None,
     as_json: bool,
     **values: Any,  # noqa: ANN401 - checked there
 ) -> int:
@@ -64,6 +67,8 @@ def speed_command(
     Every answer starts with fresh drafters. Plain decoding is timed twice; a run in which it differs from
     itself by more than 2 % is marked invalid. Exit code 1 if a mode's answer is not the plain one.
     """
+    from pilotfish.bench.plot_speed import plot as draw
+    from pilotfish.bench.plots import check_plot
     from pilotfish.bench.prompts import take
     from pilotfish.bench.sets import read_set
     from pilotfish.bench.speed import MODEL, SpeedBench, starts
@@ -72,6 +77,8 @@ def speed_command(
     wish, names = _wish(models, modes)
     positive("repeats", repeats)
     check_limit(limit)
+    if plot is not None:
+        check_plot(Path(plot))
     chosen = take(read_set(prompts), limit)
     with open_models(models, [wish]) as (target, (drafting,)):
         if modes is None and drafting.model is None:
@@ -81,11 +88,15 @@ def speed_command(
         with loading_bar("measuring") as bar:
             show = (lambda share: bar(target.name, share)) if bar else (lambda _share: None)
             report = bench.run(chosen, repeats, show)
+        given = {"prompts": prompts, "limit": limit, "repeats": repeats}
+        given |= {"draft_corpus": models.draft_corpus, "draft_slim": models.draft_slim}
+        # Not for nothing: it takes the checksum of the files.
+        whole = _as_json(report, target, drafting, settings, given) if as_json or plot is not None else {}
         if as_json:
-            given = {"prompts": prompts, "limit": limit, "repeats": repeats}
-            given |= {"draft_corpus": models.draft_corpus, "draft_slim": models.draft_slim}
-            print_json(_as_json(report, target, drafting, settings, given))
+            print_json(whole)
     _explain(report, stderr=as_json)
+    if plot is not None:
+        draw(whole, Path(plot))
     return DIFFERENT if report.different else 0
 
 
