@@ -38,6 +38,7 @@ def test_the_report_is_one_line_of_json(tiny: Callable[..., Any]) -> None:
         "prompts": "edits",
         "limit": 3,
         "repeats": 2,
+        "draft_corpus": None,
         "draft_slim": "auto",
         "context": 4096,
     }
@@ -155,6 +156,27 @@ def test_bad_input_is_one_clear_line(tiny: Callable[..., Any], args: list[str], 
     """And is found before a model is loaded."""
     loaded = tiny()
     assert said in call("bench", "-m", "x", *args).error
+    assert loaded.asked == ()
+
+
+def test_the_command_draws_what_it_prints(tiny: Callable[..., Any], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    tiny()
+    picture = tmp_path / "speed.svg"
+    done = call(
+        "bench", "-m", "x", "--limit", "3", "--max-tokens", "4", "--modes", "auto", "--json", "--plot",
+        str(picture),
+    )  # fmt: skip
+    assert f"{done.json['overall']['auto']['ratio']:.2f}" in picture.read_text(encoding="utf-8")
+
+
+def test_a_picture_that_can_not_be_drawn_is_refused_before_measuring(
+    tiny: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = tiny()
+    assert "'speed.doc'" in call("bench", "-m", "x", "--plot", "speed.doc").error
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    assert 'pip install "pilotfish[plot]"' in call("bench", "-m", "x", "--plot", "speed.png").error
     assert loaded.asked == ()
 
 

@@ -96,3 +96,19 @@ def test_a_message_stopped_before_its_answer_began_is_forgotten(
     monkeypatch.setattr(chat, "watched", stopped_once)
     done = call("chat", "-m", "x", text="long\nhi\n")
     assert (done.code, done.out) == (0, "\nhello\n")
+
+
+def test_show_draft_says_what_was_drafted_or_why_nothing_was(tiny: Callable[..., Any]) -> None:
+    """After each answer; without the option only how fast it was."""
+    script = conversation("hi", "hello", "again?", "hello again")
+    tiny(answers(script, VOCAB_SIZE, END))
+    asked = ("chat", "-m", "x", "-d", "suffix", "--draft-length")
+    for length, said in (
+        ("4", "drafted accepted"),
+        ("0", "not drafting at the end: no drafts were asked for"),
+    ):
+        done = call(*asked, length, "--show-draft", text="hi\nagain?\n")
+        assert (done.code, done.out) == (0, "hello\nhello again\n")
+        assert done.err.count(said) == 2
+        assert ("not drafting" in done.err) == (length == "0")
+        assert "drafted" not in call(*asked, length, text="hi\nagain?\n").err

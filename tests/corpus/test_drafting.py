@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import json
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -115,3 +118,51 @@ def test_the_option_of_run_reaches_the_answer(
     assert call(*arguments, "--draft-corpus", str(folder / "nowhere")).code == 2
     monkeypatch.setenv("PILOTFISH_DRAFT_CORPUS", str(folder))
     assert [draft["name"] for draft in call(*arguments).json["drafts"]] == ["suffix", "corpus"]
+
+
+@pytest.fixture
+def loaded(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Load a target whose answer to "hi" stands in the folder; says whether it was freed."""
+    freed: list[bool] = []
+
+    def load_models(_name: str, wishes: list[Wish], *_: Any, draft_corpus: str | None, **_rest: Any) -> Any:
+        target = dataclasses.replace(tiny_model(says({"hi": TEXT})), dispose=lambda: freed.append(True))
+        index = None if draft_corpus is None else open_index(draft_corpus, target.tokenizer)
+        return target, [Drafting(wish, corpus=index) for wish in wishes]
+
+    monkeypatch.setattr("pilotfish.loading.load_models", load_models)
+    return freed
+
+
+@pytest.fixture
+def prompts(tmp_path: Path) -> str:
+    file = tmp_path / "prompts"
+    file.write_text('{"prompt": "hi"}')
+    return str(file)
+
+
+def test_verify_checks_drafts_from_the_corpus(folder: Path, prompts: str, loaded: list[bool]) -> None:
+    asked = ("verify", "-m", "x", "-d", "suffix", "--raw", "--prompts", prompts, "--json")
+    arguments = (*asked, "--temperatures", "0", "--draft-lengths", "4")
+    alone, joined = call(*arguments), call(*arguments, "--draft-corpus", str(folder))
+    assert (joined.code, joined.json["ok"]) == (0, True)
+    assert [draft["name"] for draft in joined.json["drafts"]] == ["suffix", "corpus"]
+    assert joined.json["totals"]["accepted"] > 10 > alone.json["totals"]["accepted"]
+    assert joined.json["settings"]["draft_corpus"] == str(folder)
+    assert loaded == [True, True]
+
+
+def test_bench_speed_drafts_from_the_corpus_where_it_looks_things_up(
+    folder: Path, prompts: str, loaded: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock ticks once whenever it is looked at: a pass over many rows costs what one over one does."""
+    clock = SimpleNamespace(perf_counter=itertools.count().__next__)
+    monkeypatch.setattr("pilotfish.cli.bench_speed.time", clock)
+    arguments = ("bench", "-m", "x", "--modes", "suffix,auto", "--raw", "--prompts", prompts, "--json")
+    alone, joined = call(*arguments).json, call(*arguments, "--draft-corpus", str(folder)).json
+    assert [draft["name"] for draft in joined["drafts"]] == ["suffix", "corpus"]
+    assert joined["identical"] is True
+    for mode in ("suffix", "auto"):
+        (one,), (other,) = ([p["modes"][mode] for p in report["prompts"]] for report in (joined, alone))
+        assert one["accepted"] > other["accepted"]
+    assert loaded == [True, True]

@@ -73,7 +73,7 @@ def test_a_suffix_that_keeps_being_wrong_is_no_longer_taken() -> None:
             draft = drafter.propose([s], [2])[0]
             served.append(draft.drafters[0] if draft.tokens else "")
             assert isinstance(drafter.lookup, SuffixDrafter)
-            guess = drafter.lookup._automata[s.key].automaton.walk(1, 2)[0][0]
+            guess = drafter.lookup.readers[s.key].automaton.walk(1, 2)[0][0]
             s.tokens.append(guess if right else (guess + 1) % VOCAB)
             s.tokens += REPEATING  # a long match again
             drafter.observe(s, draft, 0)
@@ -131,7 +131,7 @@ def test_forgetting_frees_all_three() -> None:
     drafter.forget(s.key)
     assert not engine.sequences
     assert isinstance(drafter.lookup, SuffixDrafter)
-    assert not drafter.lookup._automata
+    assert not drafter.lookup.readers
     assert not drafter._beliefs.texts
     assert not drafter.control._paces
 

@@ -132,10 +132,10 @@ def test_a_corpus_that_keeps_being_wrong_is_claimed_less() -> None:
 def test_sequences_are_forgotten() -> None:
     drafter, text = CorpusDrafter(index_of([1, 2, 3])), sequence([1])
     drafter.propose([text], [1])
-    assert drafter._followers
+    assert drafter.readers
     drafter.forget(text.key)
     drafter.forget(text.key)
-    assert not drafter._followers
+    assert not drafter.readers
 
 
 def test_votes_of_one_row_are_taken_to_the_end_of_its_file() -> None:

@@ -110,7 +110,7 @@ def test_reading_a_text_in_parts_equals_reading_it_at_once(
     for token in rest:
         drafter.propose([growing], [limit])
         growing.tokens.append(token)
-    read = drafter._automata.get(growing.key)
+    read = drafter.readers.get(growing.key)
     assert drafter.propose([growing], [limit])[0].tokens == propose([*begin, *rest], limit).tokens
     if read is not None:
         assert read.automaton.walk(limit, 1) == automaton_of([*begin, *rest]).walk(limit, 1)
@@ -159,13 +159,13 @@ def test_sequences_do_not_see_each_other_and_are_forgotten() -> None:
     assert [d.tokens for d in drafts] == [(2,), (3,)]
     drafter.forget(first.key)
     drafter.forget(first.key)
-    assert list(drafter._automata) == [second.key]
+    assert list(drafter.readers) == [second.key]
 
 
 def test_a_sequence_with_limit_0_is_not_read() -> None:
     drafter = SuffixDrafter()
     assert drafter.propose([sequence([1, 1, 1])], [0]) == [NO_DRAFT]
-    assert not drafter._automata
+    assert not drafter.readers
 
 
 def work(automaton: Automaton, tokens: list[int]) -> int:
@@ -261,7 +261,7 @@ def test_a_window_remembers_between_half_of_its_tokens_and_all(
         drafter.propose([growing], [1])
         growing.tokens.append(token)
         drafter.propose([growing], [1])
-        remembered = drafter._automata[growing.key].automaton
+        remembered = drafter.readers[growing.key].automaton
         assert min(len(growing.tokens), window // 2) <= remembered.size <= window
         expected = automaton_of(growing.tokens[-remembered.size :])
         assert remembered.walk(4, 1) == expected.walk(4, 1)

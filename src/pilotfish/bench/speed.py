@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pilotfish.bench.prompts import Prompt
     from pilotfish.bench.ratios import Pair
     from pilotfish.control import Control
+    from pilotfish.corpus.index import Index
     from pilotfish.drafters.base import Drafter
     from pilotfish.model import Model, TextModel
     from pilotfish.stats import Stats
@@ -86,12 +87,12 @@ def checked(modes: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((PLAIN, *modes)))
 
 
-def starts(modes: Sequence[str], model: Model | None) -> dict[str, Start]:
+def starts(modes: Sequence[str], model: Model | None, corpus: Index | None = None) -> dict[str, Start]:
     """Return for each mode what makes its drafter and control, in the state that every answer starts from.
 
-    `plain` drafts nothing; `suffix`, `model` (the draft model alone) and `auto` are left to control. What
-    passes cost is learned once for all modes, from the warm-up on: it belongs to the machine, not to a
-    prompt. Nothing else is handed on.
+    `plain` drafts nothing; `suffix`, `model` (the draft model alone) and `auto` are left to control;
+    `suffix` and `auto` look things up in the corpus too. What passes cost is learned once for all modes, from
+    the warm-up on: it belongs to the machine, not to a prompt. Nothing else is handed on.
 
     Raises
     ------
@@ -108,9 +109,9 @@ def starts(modes: Sequence[str], model: Model | None) -> dict[str, Start]:
 
     known: dict[str, Start] = {
         PLAIN: lambda: Drafting(Wish()).choose("auto"),
-        SUFFIX: lambda: Drafting(Wish(suffix=True), costs=costs).choose("auto"),
+        SUFFIX: lambda: Drafting(Wish(suffix=True), None, corpus, costs).choose("auto"),
         MODEL: of_model,
-        AUTO: lambda: Drafting(Wish(auto=True), model, costs=costs).choose("auto"),
+        AUTO: lambda: Drafting(Wish(auto=True), model, corpus, costs).choose("auto"),
     }
     if MODEL in modes and model is None:
         raise UsageError("modes has 'model', and there is no draft model", "name one with -d")

@@ -66,8 +66,8 @@ def passes_command(
     from pilotfish.bench.envelope import envelope
     from pilotfish.bench.passes import TOKENS, measure
     from pilotfish.bench.peers import check_peer
-    from pilotfish.bench.plot_passes import check_plot
     from pilotfish.bench.plot_passes import plot as draw
+    from pilotfish.bench.plots import check_plot
     from pilotfish.drafting import Wish
     from pilotfish.engines.native import NativeEngine
     from pilotfish.loading import load_models

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pilotfish.cli import common
-from pilotfish.cli.failures import notice
-from pilotfish.cli.opening import loading_bar, named, positive
+from pilotfish.cli.opening import check_limit, loading_bar, open_models, positive
 from pilotfish.cli.output import console, print_json
 from pilotfish.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from rich.text import Text
 
     from pilotfish.bench.speed import Rates, Report, Settings
-    from pilotfish.drafting import Wish
+    from pilotfish.drafting import Drafting, Wish
     from pilotfish.model import Model, TextModel
 
 DIFFERENT = 1
@@ -38,36 +37,28 @@ class SpeedByDefault(click.Group):
 
 @click.command("speed", short_help="Drafting against plain decoding (the default).")
 @common.model_options
-@common.DRAFT_SLIM
 @common.option(
     "--modes",
     metavar="MODE,...",
-    help="Of plain, suffix, model (the draft model alone) and auto; plain always runs.  "
-    "[default: all there is a model for]",
+    help="Of plain, suffix (with the corpus, if one is given), model (the draft model alone) and auto; "
+    "plain always runs.  [default: all there is a model for]",
 )
 @common.option("--prompts", default="edits", metavar="SET", help="edits, hard, or a prompts file.")
-@common.option("--limit", type=int, metavar="N", help="Take N prompts, round-robin over categories.")
-@common.option("--turns", type=click.Choice(["first", "all"]), default="first", help="Turns of each prompt.")
-@common.option("--max-tokens", type=int, default=160, metavar="N", help="Most tokens of an answer.")
+@common.prompt_options(max_tokens=160, seed="Of sampled answers and of the intervals.")
 @common.option("--temperature", type=float, default=0.0, metavar="T", help="0 is greedy.")
 @common.option(
     "--repeats", type=int, default=1, metavar="N", help="Times each prompt is asked; medians count."
 )
-@common.option("--seed", type=int, default=0, metavar="N", help="Of sampled answers and of the intervals.")
-@common.RAW
+@common.option("--plot", metavar="FILE", help="Draw the ratios (png, svg or pdf; needs matplotlib).")
 @common.JSON
 def speed_command(
     *,
-    model: str | None,
-    draft: tuple[str, ...],
-    threads: int | None,
-    context: int | None,
-    offline: bool,
-    draft_slim: str,
+    models: common.ModelOptions,
     modes: str | None,
     prompts: str,
     limit: int | None,
     repeats: int,
+    plot: str | None,
     as_json: bool,
     **values: Any,  # noqa: ANN401 - checked there
 ) -> int:
@@ -76,43 +67,36 @@ def speed_command(
     Every answer starts with fresh drafters. Plain decoding is timed twice; a run in which it differs from
     itself by more than 2 % is marked invalid. Exit code 1 if a mode's answer is not the plain one.
     """
+    from pilotfish.bench.plot_speed import plot as draw
+    from pilotfish.bench.plots import check_plot
     from pilotfish.bench.prompts import take
     from pilotfish.bench.sets import read_set
     from pilotfish.bench.speed import MODEL, SpeedBench, starts
-    from pilotfish.loading import load_models
 
     settings = _settings(**values)
-    wish, names = _wish(draft, modes)
+    wish, names = _wish(models, modes)
     positive("repeats", repeats)
-    if limit is not None:
-        positive("limit", limit)
+    check_limit(limit)
+    if plot is not None:
+        check_plot(Path(plot))
     chosen = take(read_set(prompts), limit)
-    name = named(model)
-    with contextlib.ExitStack() as stack:
-        with loading_bar() as progress:
-            target, (drafting,) = load_models(
-                name,
-                [wish],
-                context,
-                threads,
-                draft_slim=draft_slim,
-                offline=offline,
-                notice=notice,
-                progress=progress,
-            )
-        drafter = drafting.model
-        for owned in {id(m): m for m in (target, *([drafter] if drafter else []))}.values():
-            stack.callback(owned.dispose)
-        if modes is None and drafter is None:
+    with open_models(models, [wish]) as (target, (drafting,)):
+        if modes is None and drafting.model is None:
             names = tuple(mode for mode in names if mode != MODEL)
-        bench = SpeedBench(target, starts(names, drafter), settings, time.perf_counter)
+        ways = starts(names, drafting.model, drafting.corpus)
+        bench = SpeedBench(target, ways, settings, time.perf_counter)
         with loading_bar("measuring") as bar:
             show = (lambda share: bar(target.name, share)) if bar else (lambda _share: None)
             report = bench.run(chosen, repeats, show)
+        given = {"prompts": prompts, "limit": limit, "repeats": repeats}
+        given |= {"draft_corpus": models.draft_corpus, "draft_slim": models.draft_slim}
+        # Not for nothing: it takes the checksum of the files.
+        whole = _as_json(report, target, drafting, settings, given) if as_json or plot is not None else {}
         if as_json:
-            given = {"prompts": prompts, "limit": limit, "repeats": repeats, "draft_slim": draft_slim}
-            print_json(_as_json(report, target, drafter, settings, given))
+            print_json(whole)
     _explain(report, stderr=as_json)
+    if plot is not None:
+        draw(whole, Path(plot))
     return DIFFERENT if report.different else 0
 
 
@@ -124,17 +108,19 @@ def _settings(*, raw: bool, turns: str, max_tokens: int, temperature: float, see
     return Settings(max_tokens, temperature, seed, turns, raw)  # type: ignore[arg-type]
 
 
-def _wish(draft: Sequence[str], modes: str | None) -> tuple[Wish, tuple[str, ...]]:
+def _wish(models: common.ModelOptions, modes: str | None) -> tuple[Wish, tuple[str, ...]]:
     """Return which drafters to load, and the modes."""
-    from pilotfish.bench.speed import AUTO, MODEL, MODES, checked
+    from pilotfish.bench.speed import AUTO, MODEL, MODES, SUFFIX, checked
     from pilotfish.drafting import OFF, Wish
 
-    if OFF in draft:
+    if OFF in models.draft:
         raise UsageError("draft is off, so there is nothing to compare", "name suffix, auto or a model")
-    wish = Wish.read(draft or "auto")
+    wish = Wish.read(models.draft or "auto")
     if modes is None:
         return wish, MODES
     names = checked([mode.strip() for mode in modes.split(",")])
+    if models.draft_corpus is not None and not {SUFFIX, AUTO} & set(names):
+        raise UsageError("draft_corpus is given, but no mode looks things up", "add suffix or auto to modes")
     needs_model = MODEL in names or AUTO in names
     return wish if needs_model else Wish(suffix=True), names
 
@@ -142,7 +128,7 @@ def _wish(draft: Sequence[str], modes: str | None) -> tuple[Wish, tuple[str, ...
 def _as_json(
     report: Report,
     target: TextModel,
-    drafter: Model | None,
+    drafting: Drafting,
     settings: Settings,
     given: Mapping[str, object],
 ) -> dict[str, object]:
@@ -150,10 +136,13 @@ def _as_json(
 
     from pilotfish.bench.envelope import envelope
     from pilotfish.bench.speed import AUTO, MODEL, SUFFIX
+    from pilotfish.drafting import CORPUS
 
-    used: list[Model | str] = [SUFFIX] if {SUFFIX, AUTO} & set(report.modes) else []
-    if drafter is not None and {MODEL, AUTO} & set(report.modes):
-        used.append(drafter)
+    used: list[Model | str] = []
+    if {SUFFIX, AUTO} & set(report.modes):
+        used += [SUFFIX, CORPUS] if drafting.corpus is not None else [SUFFIX]
+    if drafting.model is not None and {MODEL, AUTO} & set(report.modes):
+        used.append(drafting.model)
     options = {"modes": list(report.modes)} | asdict(settings) | dict(given)
     return envelope("bench speed", target, used, options | {"context": target.engine.context}) | (
         report.as_dict()

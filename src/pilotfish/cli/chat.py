@@ -11,7 +11,7 @@ import click
 from pilotfish.cli import common
 from pilotfish.cli.failures import notice
 from pilotfish.cli.opening import open_llm, read_options
-from pilotfish.cli.output import colours, watched, write_text
+from pilotfish.cli.output import colours, stats_line, watched, write_text
 from pilotfish.errors import PilotfishError, TemplateError
 
 if TYPE_CHECKING:
@@ -23,34 +23,26 @@ HELP = "Type a message. /reset forgets the conversation, /exit or Ctrl-D leaves,
 
 @click.command("chat", short_help="Talk with a model.")
 @common.model_options
-@common.DRAFT_CORPUS
-@common.DRAFT_SLIM
 @common.sampling_options(max_tokens=1024)
-@click.option("--show-draft", is_flag=True, help="Colour accepted tokens by drafter.")
+@common.SHOW_DRAFT
 def command(
     *,
-    model: str | None,
-    draft: tuple[str, ...],
-    threads: int | None,
-    context: int | None,
-    offline: bool,
-    draft_corpus: str | None,
-    draft_slim: str,
+    models: common.ModelOptions,
     show_draft: bool,
     **sampling: object,
 ) -> None:
     """Talk with a model; it remembers the conversation until /reset."""
     options = read_options(**sampling)  # type: ignore[arg-type]
-    with open_llm(model, draft, threads, context, offline, draft_corpus, draft_slim) as llm:
+    with open_llm(models) as llm:
         if not llm.has_template:
             raise TemplateError(
                 f"{llm.target.name} has no chat template", "a base model continues text: pilotfish run --raw"
             )
         click.echo(_dim(f"{llm.target.name}. {HELP}"), err=True)
-        converse(llm, options, colour=show_draft and colours(sys.stdout))
+        converse(llm, options, show_draft=show_draft)
 
 
-def converse(llm: LLM, options: Options, *, colour: bool) -> None:
+def converse(llm: LLM, options: Options, *, show_draft: bool) -> None:
     """Read messages and answer them until the end of the input or /exit."""
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401 - gives input() line editing and history
@@ -63,7 +55,7 @@ def converse(llm: LLM, options: Options, *, colour: bool) -> None:
             click.echo(_dim(f"{message} is no command. {HELP}"), err=True)
         elif message:
             turns.append({"role": "user", "content": message})
-            said = _answer(llm, turns, options, colour=colour)
+            said = _answer(llm, turns, options, show_draft=show_draft)
             if said is None:
                 turns.pop()
             else:
@@ -85,8 +77,9 @@ def _read() -> str | None:
             click.echo(_dim("\nCtrl-D or /exit leaves"), err=True)
 
 
-def _answer(llm: LLM, turns: list[dict[str, str]], options: Options, *, colour: bool) -> str | None:
+def _answer(llm: LLM, turns: list[dict[str, str]], options: Options, *, show_draft: bool) -> str | None:
     """Stream an answer; return what was said before its end or Ctrl-C, None for nothing or after an error."""
+    colour = show_draft and colours(sys.stdout)
     try:
         with llm.start(llm.chat_tokens(turns), options) as answer:
             with contextlib.suppress(KeyboardInterrupt):
@@ -96,9 +89,9 @@ def _answer(llm: LLM, turns: list[dict[str, str]], options: Options, *, colour: 
     except PilotfishError as error:
         notice(f"error: {error}; /reset starts anew")
         return None
-    stats = answer.stats
-    rate = f"{stats.tokens_per_s:.1f} tokens/s, {stats.tokens_per_pass:.2f} tokens per pass"
-    click.echo(_dim(f"{rate}, {answer.finish_reason or 'stopped'}"), err=True)
+    stats, ended = answer.stats, answer.finish_reason or "stopped"
+    short = f"{stats.tokens_per_s:.1f} tokens/s, {stats.tokens_per_pass:.2f} tokens per pass, {ended}"
+    click.echo(_dim(stats_line(stats, ended) if show_draft else short), err=True)
     return answer.text or None
 
 

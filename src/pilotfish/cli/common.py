@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -41,6 +43,9 @@ CONTEXT = option(
     help="Most tokens of prompt and answer.  [default: the model's, at most 8192]",
 )
 OFFLINE = option("--offline", is_flag=True, help="Use no network.")
+SHOW_DRAFT = click.option(
+    "--show-draft", is_flag=True, help="Colour accepted tokens by drafter; statistics on stderr."
+)
 JSON = click.option("--json", "as_json", is_flag=True, help="Print exactly one line of JSON on stdout.")
 RAW = option("--raw", is_flag=True, help="Give the prompt as it is, without the chat template.")
 
@@ -65,7 +70,41 @@ DRAFT_SLIM = option(
     default="auto",
     help="Make a draft model smaller where that pays, or leave it as filed.",
 )
-model_options = _all_of(MODEL, draft, THREADS, CONTEXT, OFFLINE)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOptions:
+    """What is to be loaded, as the options of the same names say."""
+
+    model: str | None
+    draft: tuple[str, ...]
+    threads: int | None
+    context: int | None
+    offline: bool
+    draft_corpus: str | None
+    draft_slim: str
+
+
+def model_options(function: Callable[..., object]) -> Callable[..., object]:
+    """Give a command the options of what is to be loaded; it gets them together, as `models`."""
+
+    @functools.wraps(function)
+    def gathered(**values: Any) -> object:  # noqa: ANN401 - passed on
+        models = ModelOptions(**{each.name: values.pop(each.name) for each in fields(ModelOptions)})
+        return function(models=models, **values)
+
+    return _all_of(MODEL, draft, THREADS, CONTEXT, OFFLINE, DRAFT_CORPUS, DRAFT_SLIM)(gathered)
+
+
+def prompt_options(*, max_tokens: int, seed: str) -> Callable[[F], F]:
+    """Return the options of commands that ask many prompts; `seed` says what theirs is for."""
+    return _all_of(
+        option("--limit", type=int, metavar="N", help="Take N prompts, round-robin over categories."),
+        option("--turns", type=click.Choice(["first", "all"]), default="first", help="Turns of each prompt."),
+        option("--max-tokens", type=int, default=max_tokens, metavar="N", help="Most tokens of an answer."),
+        option("--seed", type=int, default=0, metavar="N", help=seed),
+        RAW,
+    )
 
 
 def sampling_options(max_tokens: int = 256) -> Callable[[F], F]:

@@ -40,11 +40,7 @@ REFRESH_S = 0.1
 def command(
     *,
     prompt: str | None,
-    model: str | None,
-    draft: tuple[str, ...],
-    threads: int | None,
-    context: int | None,
-    offline: bool,
+    models: common.ModelOptions,
     raw: bool,
     as_json: bool,
     **sampling: object,
@@ -58,8 +54,8 @@ def command(
         raise UsageError("the prompt is empty", "leave it out for the default one")
     if options.draft_length == 0:
         raise UsageError("draft_length is 0, so there is nothing to show", "leave it out")
-    _check_draft(draft)
-    with open_llm(model, draft, threads, context, offline) as llm:
+    _check_draft(models.draft)
+    with open_llm(models) as llm:
         text = prompt or PROMPT
         use_template = llm.has_template and not raw
         ids = llm.chat_tokens([{"role": "user", "content": text}]) if use_template else llm.encode(text)

@@ -14,37 +14,62 @@ from pilotfish.errors import HubError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from pilotfish.cli.common import ModelOptions
+    from pilotfish.drafting import Drafting, Wish
     from pilotfish.llm import LLM
+    from pilotfish.model import TextModel
     from pilotfish.options import Options
 
 
 N = TypeVar("N", int, float)
 
 
-def open_llm(
-    model: str | None,
-    draft: Sequence[str],
-    threads: int | None,
-    context: int | None,
-    offline: bool,
-    draft_corpus: str | None = None,
-    draft_slim: str = "auto",
-) -> LLM:
+def open_llm(models: ModelOptions) -> LLM:
     """Load target, draft model and corpus as the options say, with a bar on a terminal."""
     from pilotfish.llm import load
 
     with loading_bar() as progress:
         return load(
-            named(model),
-            list(draft) or "auto",
-            context,
-            threads,
-            draft_corpus=draft_corpus,
-            draft_slim=draft_slim,
-            offline=offline,
+            named(models.model),
+            list(models.draft) or "auto",
+            models.context,
+            models.threads,
+            draft_corpus=models.draft_corpus,
+            draft_slim=models.draft_slim,
+            offline=models.offline,
             notice=notice,
             progress=progress,
         )
+
+
+@contextlib.contextmanager
+def open_models(models: ModelOptions, wishes: Sequence[Wish]) -> Iterator[tuple[TextModel, list[Drafting]]]:
+    """Load a target and what drafts for it by each wish, with a bar on a terminal; free them at the end."""
+    from pilotfish.loading import load_models
+
+    with loading_bar() as progress:
+        target, draftings = load_models(
+            named(models.model),
+            wishes,
+            models.context,
+            models.threads,
+            draft_corpus=models.draft_corpus,
+            draft_slim=models.draft_slim,
+            offline=models.offline,
+            notice=notice,
+            progress=progress,
+        )
+    try:
+        yield target, draftings
+    finally:
+        for owned in {id(m): m for m in (target, *(d.model for d in draftings if d.model))}.values():
+            owned.dispose()
+
+
+def check_limit(limit: int | None) -> None:
+    """Raise UsageError for a limit below 1; None is none."""
+    if limit is not None:
+        positive("limit", limit)
 
 
 def named(model: str | None) -> str:

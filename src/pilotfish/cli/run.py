@@ -23,23 +23,15 @@ if TYPE_CHECKING:
 @click.argument("prompt", required=False)
 @common.option("-f", "--file", metavar="FILE", envvar=None, help="Read the prompt from FILE.")
 @common.model_options
-@common.DRAFT_CORPUS
-@common.DRAFT_SLIM
 @common.sampling_options()
 @common.RAW
-@click.option("--show-draft", is_flag=True, help="Colour accepted tokens by drafter; statistics on stderr.")
+@common.SHOW_DRAFT
 @common.JSON
 def command(
     *,
     prompt: str | None,
     file: str | None,
-    model: str | None,
-    draft: tuple[str, ...],
-    threads: int | None,
-    context: int | None,
-    offline: bool,
-    draft_corpus: str | None,
-    draft_slim: str,
+    models: common.ModelOptions,
     raw: bool,
     show_draft: bool,
     as_json: bool,
@@ -54,7 +46,7 @@ def command(
     text = read_prompt(prompt, file)
     if not text:
         raise UsageError("the prompt is empty", "give at least one character")
-    with open_llm(model, draft, threads, context, offline, draft_corpus, draft_slim) as llm:
+    with open_llm(models) as llm:
         answer = ask(llm, text, options, raw=raw)
         if as_json:
             events = list(watched(answer))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,8 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from pilotfish.cli import common
-from pilotfish.cli.failures import notice
-from pilotfish.cli.opening import loading_bar, named, positive, read_list
+from pilotfish.cli.opening import check_limit, open_models, read_list
 from pilotfish.cli.output import console, print_json
 from pilotfish.errors import UsageError
 
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
 
     from pilotfish.bench.prompts import Prompt
     from pilotfish.bench.verify import Report, Settings
-    from pilotfish.drafting import Drafting
+    from pilotfish.drafting import Drafting, Wish
     from pilotfish.model import Model, TextModel
 
 T = TypeVar("T")
@@ -29,29 +27,18 @@ FAILED = 1
 
 @click.command("verify", short_help="Check that drafting changes nothing.")
 @common.model_options
-@common.DRAFT_SLIM
 @common.option(
     "--prompts", metavar="FILE", help="One JSON object a line, with turns or prompt.  [default: a few]"
 )
-@common.option("--limit", type=int, metavar="N", help="Take N prompts, round-robin over categories.")
-@common.option("--turns", type=click.Choice(["first", "all"]), default="first", help="Turns of each prompt.")
-@common.option("--max-tokens", type=int, default=64, metavar="N", help="Most tokens of an answer.")
+@common.prompt_options(max_tokens=64, seed="Of the sampled answers.")
 @common.option("--temperatures", default="0,0.8", metavar="T,...", help="0 is greedy.")
 @common.option("--draft-lengths", default="1,3,8", metavar="N,...", help="Tokens a draft.")
-@common.option("--seed", type=int, default=0, metavar="N", help="Of the sampled answers.")
-@common.RAW
 @common.JSON
 def command(
     *,
-    model: str | None,
-    draft: tuple[str, ...],
-    threads: int | None,
-    context: int | None,
-    offline: bool,
-    draft_slim: str,
+    models: common.ModelOptions,
     prompts: str | None,
     limit: int | None,
-    raw: bool,
     as_json: bool,
     **values: Any,  # noqa: ANN401 - checked there
 ) -> int:
@@ -61,44 +48,32 @@ def command(
     compared.
     """
     from pilotfish.bench.prompts import BUILT_IN, read_prompts, take
-    from pilotfish.drafting import OFF, Wish
-    from pilotfish.loading import load_models
 
-    settings = _settings(raw=raw, **values)
-    if OFF in draft:
-        raise UsageError("draft is off, so there is nothing to verify", "name suffix, auto or a model")
-    wishes = [Wish.read(name) for name in dict.fromkeys(draft or ("auto",))]
-    if limit is not None:
-        positive("limit", limit)
+    settings = _settings(**values)
+    wishes = _wishes(models)
+    check_limit(limit)
     chosen = take(BUILT_IN if prompts is None else read_prompts(Path(prompts)), limit)
-    name = named(model)
-    with contextlib.ExitStack() as stack:
-        with loading_bar() as progress:
-            target, draftings = load_models(
-                name,
-                wishes,
-                context,
-                threads,
-                draft_slim=draft_slim,
-                offline=offline,
-                notice=notice,
-                progress=progress,
-            )
-        for owned in {id(m): m for m in (target, *(d.model for d in draftings if d.model))}.values():
-            stack.callback(owned.dispose)
+    with open_models(models, wishes) as (target, draftings):
         report = _check(target, draftings, settings, chosen)
         if as_json:
-            print_json(
-                _as_json(
-                    report,
-                    target,
-                    draftings,
-                    settings,
-                    {"prompts": prompts, "limit": limit, "draft_slim": draft_slim},
-                )
-            )
+            given = {"prompts": prompts, "limit": limit}
+            given |= {"draft_corpus": models.draft_corpus, "draft_slim": models.draft_slim}
+            print_json(_as_json(report, target, draftings, settings, given))
     _explain(report, stderr=as_json)
     return FAILED if report.failure else 0
+
+
+def _wishes(models: common.ModelOptions) -> list[Wish]:
+    """Return what to check, each by itself."""
+    from pilotfish.drafting import OFF, Wish
+
+    if OFF in models.draft:
+        raise UsageError("draft is off, so there is nothing to verify", "name suffix, auto or a model")
+    wishes = [Wish.read(name) for name in dict.fromkeys(models.draft or ("auto",))]
+    # With a draft length, a model that is named drafts alone.
+    if models.draft_corpus is not None and not any(wish.auto or wish.suffix for wish in wishes):
+        raise UsageError("draft_corpus is given, but nothing looks things up", "add -d suffix or -d auto")
+    return wishes
 
 
 def _settings(
@@ -151,8 +126,11 @@ def _as_json(
     from dataclasses import asdict
 
     from pilotfish.bench.envelope import envelope
+    from pilotfish.drafting import CORPUS
 
     drafts: dict[str, Model | str] = {d.label: d.label for d in draftings}
+    if any(d.corpus is not None for d in draftings):
+        drafts[CORPUS] = CORPUS
     drafts |= {d.model.name: d.model for d in draftings if d.model is not None}
     used = asdict(settings) | dict(given) | {"context": target.engine.context}
     return envelope("verify", target, list(drafts.values()), used) | report.as_dict()

@@ -13,6 +13,10 @@ from __future__ import annotations
 
 import math
 from array import array
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pilotfish.drafters.past import Claim
 
 LEVELS = 32
 """Suffixes that are counted for each token, longest first: all there are in ordinary text (about
@@ -35,11 +39,6 @@ LONG = 64
 
 _DISCOUNTS = [DISCOUNT / math.sqrt(max(m, 1)) for m in range(LONG + 1)]
 _DOUBTS = [DOUBT / max(m, 1) for m in range(LONG + 1)]
-
-
-Guess = tuple[int, float, int]
-"""A guessed token: its id; the estimate, above 0 and below 1, that it is right if the guesses before it are;
-and how many tokens before it stood before it earlier in the text too. (A plain tuple: made in no time.)"""
 
 
 class Automaton:
@@ -82,7 +81,7 @@ class Automaton:
         state = max(self._link[self.last], 0)
         return state, self._length[state]
 
-    def walk(self, limit: int, min_match: int) -> list[Guess]:
+    def walk(self, limit: int, min_match: int) -> list[Claim]:
         """Return up to `limit` guesses along the best continuations of the match.
 
         With m tokens matched, t earlier occurrences of them, c of these continued by the guess and u kinds of
@@ -96,7 +95,7 @@ class Automaton:
         guess.
         """
         length, occurred, first, to = self._length, self._occurred, self._token, self._to
-        guesses: list[Guess] = []
+        guesses: list[Claim] = []
         state, matched = self.match()
         ended = 1  # the match stands at the end too, an occurrence that nothing has followed yet
         while matched >= min_match and len(guesses) < limit:

@@ -9,6 +9,11 @@ from __future__ import annotations
 
 import collections.abc
 
+Claim = tuple[int, float, int]
+"""A guessed token: its id; the estimate by counts alone, above 0 and below 1, that it is right if the guesses
+before it are; and how many tokens before it are also there where it was found. (A plain tuple: made in no
+time.)"""
+
 PRIOR = 16.0
 """Imaginary guesses, as good as they claimed to be, that a sequence starts with."""
 
@@ -38,15 +43,15 @@ class PastSuccess:
         self._claimed = [0.0] * KINDS
         self._share = [1.0] * KINDS
         self._position = 0
-        self._claims: list[tuple[int, float, int]] = []
+        self._claims: list[Claim] = []
 
     def corrected(self, confidence: float, matched: int) -> float:
         """Return what a claim after a match of `matched` tokens is worth, by what came of earlier ones."""
         share = self._share[_kind(matched)]
         return confidence * share if share <= 1 else max(confidence, min(SUREST, confidence * share))
 
-    def expect(self, position: int, claims: collections.abc.Iterable[tuple[int, float, int]]) -> None:
-        """Remember a draft from `position` on: for each token its id, uncorrected confidence and match."""
+    def expect(self, position: int, claims: collections.abc.Iterable[Claim]) -> None:
+        """Remember a draft from `position` on."""
         self._position, self._claims = position, list(claims)
 
     def learn(self, tokens: collections.abc.Sequence[int]) -> None:

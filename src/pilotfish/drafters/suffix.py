@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import collections.abc
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from pilotfish.drafters.automaton import Automaton
-from pilotfish.drafters.base import NO_DRAFT, Draft
-from pilotfish.drafters.past import PastSuccess
-
-if TYPE_CHECKING:
-    from pilotfish.drafters.base import View
+from pilotfish.drafters.lookup import LookupDrafter
+from pilotfish.drafters.past import Claim
 
 WINDOW = 1 << 16
 """Most tokens of a sequence that are remembered: its memory is bounded, at about 12 MB."""
 
 
-class SuffixDrafter:
+class SuffixDrafter(LookupDrafter["Window"]):
     """Proposes what followed the longest suffix of the text that has occurred before.
 
     Confidence comes from the length of the match, from counts, and from what came of earlier drafts on the
@@ -32,45 +28,14 @@ class SuffixDrafter:
         these.
     """
 
-    name = "suffix"
-
     def __init__(self, min_match: int = 2, window: int = WINDOW) -> None:
         self.min_match = max(1, min_match)
         self.window = max(2, window)
-        self._automata: dict[int, _Window] = {}
-
-    def propose(
-        self, sequences: collections.abc.Sequence[View], limits: collections.abc.Sequence[int]
-    ) -> list[Draft]:
-        """Return one draft of at most `limits[i]` tokens for each sequence."""
-        return [self._draft(view, limit) for view, limit in zip(sequences, limits, strict=True)]
-
-    def observe(self, sequence: View, draft: Draft, accepted: int) -> None:
-        """Learn nothing here: `propose` reads what is new in the sequence."""
-
-    def forget(self, key: int) -> None:
-        """Free what is kept for a sequence."""
-        self._automata.pop(key, None)
-
-    def _draft(self, view: View, limit: int) -> Draft:
-        if limit < 1:
-            return NO_DRAFT
-        window = self._automata.get(view.key)
-        if window is None:
-            window = self._automata[view.key] = _Window(self.window)
-        window.read(view.tokens)
-        guesses = window.automaton.walk(limit, self.min_match)
-        window.past.expect(len(view.tokens), guesses)
-        corrected = window.past.corrected
-        return Draft(
-            tuple([token for token, _, _ in guesses]),
-            tuple([corrected(confidence, matched) for _, confidence, matched in guesses]),
-            (self.name,) * len(guesses),
-        )
+        super().__init__("suffix", lambda: Window(self.window, self.min_match))
 
 
 @dataclass(slots=True)
-class _Window:
+class Window:
     """Reads one sequence into an automaton that never holds more than `window` tokens.
 
     When it holds half of them, a second one starts to read along, and takes its place when it is full. So no
@@ -78,14 +43,17 @@ class _Window:
     """
 
     window: int
+    min_match: int
     automaton: Automaton = field(default_factory=Automaton)
     next: Automaton | None = None
     position: int = 0
-    past: PastSuccess = field(default_factory=PastSuccess)
 
-    def read(self, tokens: collections.abc.Sequence[int]) -> None:
-        """Read what is new in the sequence."""
-        self.past.learn(tokens)
+    def guesses(self, tokens: collections.abc.Sequence[int], limit: int) -> list[Claim]:
+        """Read what is new in the sequence, and follow its longest match."""
+        self._read(tokens)
+        return self.automaton.walk(limit, self.min_match)
+
+    def _read(self, tokens: collections.abc.Sequence[int]) -> None:
         if len(tokens) - self.position > self.window:  # the rest would be forgotten again
             self.automaton, self.next = Automaton(), None
             self.position = len(tokens) - self.window
