@@ -43,8 +43,8 @@ def test_what_one_process_learned_the_next_one_knows(cache: Path) -> None:
 def taught() -> Beliefs:
     beliefs = Beliefs()
     for _ in range(40):
-        beliefs.usual[True].learn(0, 0.9, right=False)
-        beliefs.usual[False].learn(1, None, right=False)
+        beliefs.usual[2].learn(0, 0.9, right=False)
+        beliefs.usual[0].learn(1, None, right=False)
     return beliefs
 
 
@@ -52,10 +52,11 @@ def test_what_guesses_were_worth_is_known_too(cache: Path) -> None:
     Remembered.of(tiny_model(), tiny_draft()).save(learned(), taught())
     again = Beliefs()
     assert Remembered.of(tiny_model(), tiny_draft()).load(Costs(), again)
-    for whole in (True, False):
+    for known, expected in zip(again.usual, taught().usual, strict=True):
         for certainty in (None, 0.3, 0.92):
-            expected = taught().usual[whole].expected(0.0, certainty)
-            assert again.usual[whole].expected(0.0, certainty) == pytest.approx(expected, abs=1e-3)
+            assert known.expected(0.0, certainty) == pytest.approx(
+                expected.expected(0.0, certainty), abs=1e-3
+            )
     assert json.loads((cache / FILE).read_text())
 
 

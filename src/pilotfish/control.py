@@ -142,8 +142,8 @@ class Pace:
     asked
         Steps since the certainty was asked for; at first many.
     missed
-        Seconds that were expected to be lost by not asking the draft model, which would have to read first:
-        the end of the text (False), or all of it (True).
+        Seconds that were expected to be lost by not asking the draft model, which would have to read first;
+        by how much.
     reason
         Why nothing is drafted.
     """
@@ -154,7 +154,7 @@ class Pace:
     certainty: Average = field(default_factory=lambda: Average(CERTAINTY_MEMORY, 0.0))
     certain: bool = False
     asked: int = SOON
-    missed: dict[bool, float] = field(default_factory=dict)
+    missed: dict[int, float] = field(default_factory=dict)
     reason: str | None = None
 
 

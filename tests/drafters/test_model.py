@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pilotfish.drafters.base import NO_DRAFT, Draft
-from pilotfish.drafters.model import NEAR, NEARLY_ALL, ModelDrafter
+from pilotfish.drafters.model import NEARLY, REACHES, WHOLE, ModelDrafter
 from pilotfish.engines.scripted import ScriptedEngine, answers, ngrams, sure_of, uniform
 from pilotfish.errors import EngineError
 from pilotfish.sampling import Sampling, choose
@@ -244,29 +244,33 @@ def test_it_says_how_far_it_is_behind() -> None:
     assert drafter.behind(unknown) is None
 
 
-def test_of_a_long_text_it_reads_the_end_unless_told_to_read_all() -> None:
+def test_of_a_long_text_it_reads_as_much_as_it_is_told_to() -> None:
+    near, middle = REACHES
     drafter, s = draft_model(RULE), sequence(*(i % VOCAB for i in range(500)))
-    assert drafter.skips(s)
-    assert (drafter.behind(s, whole=False), drafter.behind(s)) == (NEAR, 500)
-    draft = drafter.propose([s], [3], whole=[False])[0]
-    assert caches(drafter) == [(*s.tokens[-NEAR:], *draft.tokens[:2])]
+    assert drafter.ways(s) == [(0, near), (1, middle), (WHOLE, 500)]
+    draft = drafter.propose([s], [3], levels=[0])[0]
+    assert caches(drafter) == [(*s.tokens[-near:], *draft.tokens[:2])]
     grow(drafter, s, draft, accepted=1, own=9)
-    assert (drafter.behind(s, whole=False), drafter.behind(s)) == (1, 502)
-    assert drafter.propose([s], [3], whole=[True]) == draft_model(RULE).propose([s], [3])
-    assert len(caches(drafter)[0]) == 502 + 2
-    assert not drafter.skips(s)
+    assert drafter.ways(s) == [(0, 1), (1, middle), (WHOLE, 502)]
+    assert drafter.propose([s], [3], levels=[1]) == draft_model(RULE).propose([s], [3])
+    assert len(caches(drafter)[0]) == middle + 2
+    drafter.observe(s, NO_DRAFT, 0)
+    assert [level for level, _ in drafter.ways(s)] == [1, WHOLE]
+    assert drafter.propose([s], [3]) == draft_model(RULE).propose([s], [3])
+    drafter.observe(s, NO_DRAFT, 0)
+    assert drafter.ways(s) == [(WHOLE, 1)]
 
 
 def test_a_text_that_is_not_long_is_read_from_its_beginning() -> None:
-    drafter, s = draft_model(RULE), sequence(*(i % VOCAB for i in range(NEARLY_ALL)))
-    assert not drafter.skips(s)
-    assert drafter.behind(s, whole=False) == drafter.behind(s) == NEARLY_ALL
+    size = int(NEARLY * REACHES[0])
+    drafter, s = draft_model(RULE), sequence(*(i % VOCAB for i in range(size)))
+    assert drafter.ways(s) == [(WHOLE, size)]
 
 
 def test_a_text_beyond_its_context_is_known_by_its_end() -> None:
     drafter, s = draft_model(RULE, context=150), sequence(*(i % VOCAB for i in range(149)))
     for _ in range(80):
-        draft = drafter.propose([s], [3], whole=[False])[0]
+        draft = drafter.propose([s], [3], levels=[1])[0]
         size = len(draft.tokens)
         assert size > 0
         assert draft == draft_model(RULE).propose([s], [size])[0]
@@ -275,16 +279,19 @@ def test_a_text_beyond_its_context_is_known_by_its_end() -> None:
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 300), st.booleans(), st.integers(0, 5), st.integers(0, 5)), max_size=8)
+    st.lists(
+        st.tuples(st.integers(0, 300), st.integers(0, WHOLE), st.integers(0, 5), st.integers(0, 5)),
+        max_size=8,
+    )
 )
 def test_whatever_is_read_the_cache_holds_a_stretch_of_the_text_up_to_the_pending_token(
-    steps: list[tuple[int, bool, int, int]],
+    steps: list[tuple[int, int, int, int]],
 ) -> None:
     """Also if the text has grown by much that it was not asked for; the rule sees two tokens only."""
     drafter, s = draft_model(RULE), sequence(1, 2, 3)
-    for grown, whole, limit, accepted in steps:
+    for grown, level, limit, accepted in steps:
         s.tokens += [i % VOCAB for i in range(grown)]
-        draft = drafter.propose([s], [limit], whole=[whole])[0]
+        draft = drafter.propose([s], [limit], levels=[level])[0]
         assert draft == draft_model(RULE).propose([s], [limit])[0]
         grow(drafter, s, draft, min(accepted, len(draft.tokens)), own=7)
         for held in caches(drafter):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pilotfish.drafters.base import NO_DRAFT, Draft
 from pilotfish.drafters.beliefs import Beliefs
+from pilotfish.drafters.model import WHOLE
 from pilotfish.drafters.plan import Chooser, Plan, Reading, share_rows
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class AutoDrafter:
             text = self._beliefs.text(view)
             right = [text.lookup.right(c, i) for i, c in enumerate(draft.confidence)]
             records = [text.lookup] * len(draft.tokens)
-            self._beliefs.claim(view, draft, records, of_model=False, certainty=None)
+            self._beliefs.claim(view, draft, records)
             plan = Plan(view, limit, left, draft, list(itertools.accumulate(right, operator.mul)))
             if self.model is not None and limit > 0:
                 plan.readings = self._readings(view, self.model)
@@ -106,13 +107,14 @@ class AutoDrafter:
 
     def _readings(self, view: View, model: ModelDrafter) -> list[Reading]:
         """Return the ways to ask the model, the one that reads least first."""
-        certainty, skips = self.control.certainty(view), model.skips(view)
-        readings = []
-        if (behind := model.behind(view, whole=False)) is not None:
-            first, later = self._beliefs.expected(view, certainty, whole=not skips)
-            readings.append(Reading(behind, first, later, whole=not skips))
-        if skips and (behind := model.behind(view)) is not None:
-            readings.append(Reading(behind, *self._beliefs.usual_of(view, certainty, whole=True)))
+        certainty = self.control.certainty(view)
+        readings: list[Reading] = []
+        for level, behind in model.ways(view):
+            if readings:
+                expected = self._beliefs.hoped(view, certainty, level, readings[0].level)
+            else:
+                expected = self._beliefs.expected(view, certainty, level)
+            readings.append(Reading(behind, *expected, level))
         return readings
 
     def _modelled(self, plans: list[Plan], rate: float) -> dict[int, Draft]:
@@ -135,7 +137,7 @@ class AutoDrafter:
             [plans[i].view for i in asking],
             [plans[i].limit for i in asking],
             hints=[plans[i].draft.tokens[: plans[i].hints] for i in asking],
-            whole=[reading.whole for i in asking if (reading := plans[i].asks)],
+            levels=[reading.level for i in asking if (reading := plans[i].asks)],
             go_on=go_on,
         )
         self.control.draft_passes = self.model.passes
@@ -153,8 +155,8 @@ class AutoDrafter:
         text, found, size = self._beliefs.texts[plan.view.key], plan.draft, len(draft.tokens)
         records = text.records(draft.tokens, found.tokens)
         certainty = self.control.certainty(plan.view)
-        whole = plan.asks is not None and plan.asks.whole
-        self._beliefs.claim(plan.view, draft, records, of_model=True, certainty=certainty, whole=whole)
+        level = plan.asks.level if plan.asks else WHOLE
+        self._beliefs.claim(plan.view, draft, records, certainty=certainty, level=level)
         right = self._right(plan, draft.tokens, draft.confidence)
         if size and found.tokens[:size] == draft.tokens:
             right += [text.lookup.right(c, i) for i, c in enumerate(found.confidence) if i >= size]

@@ -34,7 +34,8 @@ LEAST = 0.05
 """Least assumed share."""
 
 
-_WHOLE = {False: "end", True: "whole"}
+TRUST = (0.85, 0.93, 1.0)
+"""By how much of a text it knows (level), assumed success of the model in that of one that knows all."""
 
 
 @dataclass(slots=True)
@@ -44,9 +45,8 @@ class _Claim:
     position: int
     draft: Draft
     records: list[Local]
-    of_model: bool
+    level: int | None
     certainty: float | None
-    whole: bool
 
 
 @dataclass(slots=True)
@@ -59,8 +59,8 @@ class Text:
         What confidence is worth: of what was looked up, of the model, of the model where it agrees with that.
     first, later
         Success of the model's first guesses, and of later ones behind right ones.
-    certainty
-        The target's certainty where the model guessed.
+    certainty, sure
+        The target's certainty where the model guessed, and the model's own.
     length
         Tokens when drafts were last made.
     """
@@ -71,6 +71,7 @@ class Text:
     first: Average = field(default_factory=lambda: Average(GUESS_MEMORY, 2.0))
     later: Average = field(default_factory=lambda: Average(GUESS_MEMORY, 2.0))
     certainty: Average = field(default_factory=lambda: Average(GUESS_MEMORY, 0.01))
+    sure: Average = field(default_factory=lambda: Average(GUESS_MEMORY, 2.0))
     length: int = 0
     claims: list[_Claim] = field(default_factory=list)
 
@@ -89,13 +90,20 @@ class Text:
         """Forget how good the model was here: it will know more of the text."""
         self.model, self.both = Local(self.model.calibration), Local(self.both.calibration)
         self.first, self.later = Average(GUESS_MEMORY, 2.0), Average(GUESS_MEMORY, 2.0)
-        self.certainty = Average(GUESS_MEMORY, 0.01)
+        self.certainty, self.sure = Average(GUESS_MEMORY, 0.01), Average(GUESS_MEMORY, 2.0)
 
 
 class Usual:
-    """How good the model is at guessing, over all texts of which it knows as much."""
+    """How good the model is at guessing, over all texts of which it knows as much.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    trust
+        Its assumed success, in that of one that knows all.
+    """
+
+    def __init__(self, trust: float = 1.0) -> None:
+        self._trust = trust
         self._by_certainty = Calibration(CERTAINTY_PRIOR)
         self._first = Average(USUAL_MEMORY, USUAL_PRIOR)
         self._later = Average(USUAL_MEMORY, USUAL_PRIOR)
@@ -105,15 +113,18 @@ class Usual:
 
         `certainty` is the target's: what that hardly knows itself, nobody guesses.
         """
-        assumed = max(COLD - HOT * max(0.0, temperature - WARMTH), LEAST)
-        first = self._first.value(assumed) if certainty is None else self._by_certainty.right(certainty, 0)
+        assumed = max(COLD - HOT * max(0.0, temperature - WARMTH), LEAST) * self._trust
+        if certainty is None:
+            first = self._first.value(assumed)
+        else:
+            first = self._by_certainty.right(certainty * self._trust, 0)
         return first, max(first, self._later.value(assumed))
 
     def learn(self, place: int, certainty: float | None, *, right: bool) -> None:
         """Learn what became of the guess at a place in a draft."""
         (self._later if place else self._first).add(float(right))
         if not place and certainty is not None:
-            self._by_certainty.learn(certainty, 0, right=right)
+            self._by_certainty.learn(certainty * self._trust, 0, right=right)
 
     def as_dict(self) -> dict[str, object]:
         """Return what was learned, for JSON."""
@@ -121,9 +132,9 @@ class Usual:
         return {"by_certainty": self._by_certainty.as_dict(), **averages}
 
     @classmethod
-    def from_dict(cls, data: Any) -> Usual:  # noqa: ANN401 - it is checked here
+    def from_dict(cls, data: Any, trust: float) -> Usual:  # noqa: ANN401 - it is checked here
         """Return what `as_dict` gave; a ValueError if it did not, or it makes no sense."""
-        made = cls()
+        made = cls(trust)
         try:
             made._by_certainty = Calibration.from_dict(data["by_certainty"], CERTAINTY_PRIOR)
             made._first.restore(data["first"])
@@ -141,19 +152,19 @@ class Beliefs:
     texts
         What is known of each sequence, by its key.
     usual
-        What the model usually achieves, by whether it knows all of the text.
+        What the model usually achieves, by how much of the text it knows (level).
     """
 
     def __init__(self) -> None:
         self._calibrations = [Calibration() for _ in range(3)]
-        self.usual = {whole: Usual() for whole in (False, True)}
+        self.usual = [Usual(trust) for trust in TRUST]
         self.texts: dict[int, Text] = {}
 
     def as_dict(self) -> dict[str, object]:
         """Return what was learned over all texts, for JSON; nothing of any text can be read from it."""
         return {
             "calibrations": [calibration.as_dict() for calibration in self._calibrations],
-            "usual": {_WHOLE[whole]: usual.as_dict() for whole, usual in self.usual.items()},
+            "usual": [usual.as_dict() for usual in self.usual],
         }
 
     def restore(self, data: Any) -> None:  # noqa: ANN401 - it is checked here
@@ -166,7 +177,7 @@ class Beliefs:
         """
         try:
             lookup, model, both = (Calibration.from_dict(each) for each in data["calibrations"])
-            usual = {whole: Usual.from_dict(data["usual"][name]) for whole, name in _WHOLE.items()}
+            usual = [Usual.from_dict(*each) for each in zip(data["usual"], TRUST, strict=True)]
         except (KeyError, TypeError) as error:
             raise ValueError(f"not what is believed of guesses: {error!r}") from error
         self._calibrations, self.usual = [lookup, model, both], usual
@@ -180,24 +191,34 @@ class Beliefs:
         text.claims, text.length = [], len(view.tokens)
         return text
 
-    def expected(self, view: View, certainty: float | None, *, whole: bool) -> tuple[float, float]:
+    def expected(self, view: View, certainty: float | None, level: int) -> tuple[float, float]:
         """Return the probabilities that the model's first guess is right, and each later one if it was asked.
 
         Where the target was about as certain of its last tokens as it is now, the model's success there
         counts; else what it usually is at this certainty.
         """
         text = self.texts[view.key]
-        first, later = self.usual_of(view, certainty, whole=whole)
+        first, later = self.usual_of(view, certainty, level)
         alike = 1.0
         if certainty is not None:
             alike = math.exp(-(((certainty - text.certainty.value(certainty)) / ALIKE) ** 2))
         return text.first.value(first, alike), text.later.value(later, alike)
 
-    def usual_of(self, view: View, certainty: float | None, *, whole: bool) -> tuple[float, float]:
-        """Return the same over all texts; knowing the end only is expected to be no better than that."""
-        known = [self.usual[True], *([] if whole else [self.usual[False]])]
-        pairs = [usual.expected(view.sampling.temperature, certainty) for usual in known]
+    def usual_of(self, view: View, certainty: float | None, level: int) -> tuple[float, float]:
+        """Return the same over all texts; knowing less is expected to be no better than knowing more."""
+        pairs = [usual.expected(view.sampling.temperature, certainty) for usual in self.usual[level:]]
         return min(first for first, _ in pairs), min(later for _, later in pairs)
+
+    def hoped(self, view: View, certainty: float | None, level: int, known: int) -> tuple[float, float]:
+        """Return the same of a model that would know more of this text than `known`, as it did so far.
+
+        Where it does worse than usual and knows it, that is put down to what it has not read; if it was sure
+        of its guesses, to the model.
+        """
+        now, then = self.expected(view, certainty, known), self.usual_of(view, certainty, level)
+        doubt = 1 - self.texts[view.key].sure.value(1.0)
+        first, later = (min(b, a + (b - a) * doubt) for a, b in zip(now, then, strict=True))
+        return first, later
 
     def claim(
         self,
@@ -205,16 +226,15 @@ class Beliefs:
         draft: Draft,
         records: list[Local],
         *,
-        of_model: bool,
-        certainty: float | None,
-        whole: bool = True,
+        level: int | None = None,
+        certainty: float | None = None,
     ) -> None:
         """Remember a draft for the sequence, to be compared with what comes.
 
-        `whole` is whether the model knew all of the text.
+        `level` is how much of the text the model knew; None if the draft is not the model's.
         """
         if draft.tokens:
-            claim = _Claim(len(view.tokens), draft, records, of_model, certainty, whole)
+            claim = _Claim(len(view.tokens), draft, records, level, certainty)
             self.texts[view.key].claims.append(claim)
 
     def learn(self, view: View) -> None:
@@ -233,16 +253,19 @@ class Beliefs:
                 if claim.position + i >= len(tokens):
                     break
                 right = tokens[claim.position + i] == token
-                if claim.of_model:
-                    self._learn_model(text, claim, i, record.right(confidence, i), right=right)
+                if claim.level is not None:
+                    self.usual[claim.level].learn(i, claim.certainty, right=right)
+                    _learn_model(text, claim, i, record.right(confidence, i), right=right)
                 record.learn(confidence, i, right=right)
                 if not right:
                     break
         text.claims, text.length = [], len(tokens)
 
-    def _learn_model(self, text: Text, claim: _Claim, place: int, expected: float, *, right: bool) -> None:
-        # Confidence says more of the next guess than luck does, unless it is not to be trusted.
-        (text.later if place else text.first).add((expected + 2 * right) / 3)
-        self.usual[claim.whole].learn(place, claim.certainty, right=right)
-        if not place and claim.certainty is not None:
+
+def _learn_model(text: Text, claim: _Claim, place: int, expected: float, *, right: bool) -> None:
+    # Confidence says more of the next guess than luck does, unless it is not to be trusted.
+    (text.later if place else text.first).add((expected + 2 * right) / 3)
+    if not place:
+        text.sure.add(claim.draft.confidence[0])
+        if claim.certainty is not None:
             text.certainty.add(claim.certainty)

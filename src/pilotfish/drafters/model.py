@@ -20,22 +20,27 @@ GoOn = collections.abc.Callable[[int, list[int], list[float]], bool]
 READ_SLICE = 128
 """Tokens a pass while catching up: long enough to be efficient, short enough that Ctrl-C is heard soon."""
 
-NEAR = 48
-"""Tokens that are read of a text that is long: its end says most of what comes next."""
+REACHES = (16, 96)
+"""Tokens that are read of the end of a text, by level; at one level more, all of it is."""
 
-NEARLY_ALL = 64
-"""A text up to this long is read from its beginning."""
+WHOLE = len(REACHES)
+"""The level at which all of a text is read."""
+
+NEARLY = 1.5
+"""A text of up to so many times the reach is read from its beginning."""
 
 
 @dataclass(slots=True)
 class _Cache:
     """What the draft model's cache holds of one sequence: tokens `begin` to `read`, then `drafted` ones.
 
-    `lost`: the sequence has a token that the model does not know. `told`: so many were named to its head.
+    `level` is what was asked for when it was begun. `lost`: the sequence has a token that the model does not
+    know. `told`: so many were named to its head.
     """
 
     handle: int
     begin: int = 0
+    level: int = -1
     read: int = 0
     drafted: list[int] = field(default_factory=list)
     lost: bool = False
@@ -108,20 +113,20 @@ class ModelDrafter:
         )
         self._caches: dict[int, _Cache] = {}
 
-    def behind(self, view: View, *, whole: bool = True) -> int | None:
-        """Return how many tokens it would read before its first guess; None if it can't draft here.
-
-        `whole` is after reading all of the text; else, if that is long, its end.
-        """
+    def behind(self, view: View, level: int = WHOLE) -> int | None:
+        """Return how many tokens it would read at a level before its first guess; None if it can't draft."""
         cache, size = self._caches.get(view.key) or _Cache(-1), len(view.tokens)
-        begin = self._begin(cache, size, whole=whole)
+        begin = self._begin(cache, size, level)
         if size - begin > self.engine.context or cache.lost:
             return None
         return size - (begin if begin != cache.begin else min(cache.read, size - 1))
 
-    def skips(self, view: View) -> bool:
-        """Return whether it would know the end of the text only, unless told to read all of it."""
-        return self._begin(self._caches.get(view.key) or _Cache(-1), len(view.tokens), whole=False) > 0
+    def ways(self, view: View) -> list[tuple[int, int]]:
+        """Return the levels that differ here, and how many tokens it would read at each, the fewest first."""
+        cache = self._caches.get(view.key) or _Cache(-1)
+        begins = {self._begin(cache, len(view.tokens), level): level for level in range(WHOLE + 1)}
+        ways = [(WHOLE if not begin else level, self.behind(view, level)) for begin, level in begins.items()]
+        return [(level, behind) for level, behind in ways if behind is not None]
 
     def propose(
         self,
@@ -129,7 +134,7 @@ class ModelDrafter:
         limits: collections.abc.Sequence[int],
         *,
         hints: collections.abc.Sequence[collections.abc.Sequence[int]] | None = None,
-        whole: collections.abc.Sequence[bool] | None = None,
+        levels: collections.abc.Sequence[int] | None = None,
         go_on: GoOn | None = None,
     ) -> list[Draft]:
         """Return one draft of at most `limits[i]` tokens for each sequence.
@@ -143,8 +148,8 @@ class ModelDrafter:
             What to draft for, and how much.
         hints
             Guesses of another drafter for each sequence; by default none.
-        whole
-            Whether to read all of each text; else, if it is long, its end. By default all.
+        levels
+            How far back to read each text that is long, see `REACHES`; by default all of it.
         go_on
             Called as ``go_on(i, tokens, confidence)`` whenever the draft of sequence i has grown; false ends
             it there. By default `min_confidence` decides.
@@ -152,8 +157,8 @@ class ModelDrafter:
         self.passes = []
         goes_on = go_on or self._sure_enough
         try:
-            all_of = [True] * len(sequences) if whole is None else whole
-            runs = [self._start(*each) for each in zip(sequences, limits, all_of, strict=True)]
+            reached = [WHOLE] * len(sequences) if levels is None else levels
+            runs = [self._start(*each) for each in zip(sequences, limits, reached, strict=True)]
             active = {i: run for i, run in enumerate(runs) if run is not None}
             for i, run in active.items():
                 run.hints = self._usable(hints[i], run) if hints else ()
@@ -185,9 +190,9 @@ class ModelDrafter:
         if cache is not None:
             self.engine.close(cache.handle)
 
-    def _start(self, view: View, limit: int, whole: bool) -> _Run | None:  # noqa: FBT001 - one of a row of arguments
+    def _start(self, view: View, limit: int, level: int) -> _Run | None:
         cache = self._caches.get(view.key)
-        begin = self._begin(cache or _Cache(-1), len(view.tokens), whole=whole)
+        begin = self._begin(cache or _Cache(-1), len(view.tokens), level)
         # The last token drafted is not evaluated, hence one more than the context leaves.
         limit = min(limit, self.engine.context - (len(view.tokens) - begin) + 1)
         if limit < 1:
@@ -198,17 +203,19 @@ class ModelDrafter:
         if begin != cache.begin:
             self.engine.truncate(cache.handle, 0)
             cache.begin = cache.read = begin
+            cache.level = level
         cache.lost = cache.lost or max(view.tokens[cache.read :]) >= self.engine.vocab_size
         return None if cache.lost else _Run(view, cache, limit)
 
-    def _begin(self, cache: _Cache, size: int, *, whole: bool) -> int:
+    def _begin(self, cache: _Cache, size: int, level: int) -> int:
         """Return from which token on a text of `size` tokens should be known."""
-        if whole:
+        reach = min(REACHES[level] if level < WHOLE else size, self.engine.context)
+        known = cache.read > cache.begin and (not cache.begin or cache.level >= level)
+        if level == WHOLE or (not cache.read and size <= NEARLY * reach):
             return 0
-        room = size - cache.begin <= self.engine.context
-        if room and size - cache.read <= (NEAR if cache.read else NEARLY_ALL):
+        if known and size - cache.begin <= self.engine.context and size - cache.read <= reach:
             return cache.begin
-        return max(size - min(NEAR, self.engine.context), 0)
+        return size - reach if size > NEARLY * reach else 0
 
     def _usable(self, hints: collections.abc.Sequence[int], run: _Run) -> collections.abc.Sequence[int]:
         """Return the hints up to the limit, which is within the context, and before an unknown id."""

@@ -32,8 +32,8 @@ PATIENCE = 0.3
 """Share of the seconds of reading that must have been missed by not asking the model before it reads: often
 what is looked up will do, once the answer is under way."""
 
-LONG_PATIENCE = 0.5
-"""The same before it reads all of a text of which it knows the end."""
+LONG_PATIENCE = 1.5
+"""The same before it reads more of a text of which it knows the end."""
 
 HOPELESS = 0.9
 """Cost of the model's pass, in the target's, from which on nothing is done to find out how good it is."""
@@ -52,14 +52,14 @@ class Reading:
         Tokens that it would read before its first guess.
     first, later
         Expected probabilities that its first guess is right, and each later one.
-    whole
-        It knows all of the text then; else, if that is long, the end.
+    level
+        How much of the text it knows then; see `pilotfish.drafters.model.REACHES`.
     """
 
     behind: int
     first: float
     later: float
-    whole: bool = True
+    level: int
 
 
 @dataclass(slots=True)
@@ -87,7 +87,7 @@ class Plan:
     tokens, seconds
         Expected of the choice: tokens, and seconds beyond plain decoding.
     missed
-        Seconds that are expected to be lost by not asking the model yet, by `Reading.whole`.
+        Seconds that are expected to be lost by not asking the model yet, by `Reading.level`.
     """
 
     view: View
@@ -103,7 +103,7 @@ class Plan:
     idle_gain: float = -math.inf
     tokens: float = 1.0
     seconds: float = 0.0
-    missed: dict[bool, float] = field(default_factory=dict)
+    missed: dict[int, float] = field(default_factory=dict)
 
     @property
     def first(self) -> float:
@@ -122,7 +122,6 @@ class Chooser:
     def __init__(self, control: ByGain, patience: float = PATIENCE) -> None:
         self.control = control
         self.patience = patience
-        self.long_patience = LONG_PATIENCE
 
     def choose(self, plans: list[Plan]) -> float:
         """Choose for each sequence, and return the rate that it was decided by.
@@ -146,11 +145,9 @@ class Chooser:
         best, rate = rate, max(plain, min(control.rate(views, tokens, seconds), rate))
         if rate < best:
             self._choose_all(plans, rate, context)
-        for plan in plans:
-            missed = control.pace(plan.view).missed
-            for whole in (False, True):
-                asked = plan.asks is not None and (plan.asks.whole or not whole)
-                missed[whole] = 0.0 if asked else missed.get(whole, 0.0) + plan.missed.get(whole, 0.0)
+        if costs.target.measured:
+            for plan in plans:
+                self._wait(plan)
         hopeless = costs.draft_s(1) > HOPELESS * start or not any(plan.readings for plan in plans)
         control.curious = 0 if hopeless else DRAFTING if any(plan.asks for plan in plans) else CURIOUS
         if not costs.target.measured:
@@ -252,13 +249,23 @@ class Chooser:
         if best is None:
             return added
         if reading.behind > READY:
-            patience = self.long_patience if reading is not plan.readings[0] else self.patience
-            if self.control.pace(plan.view).missed.get(reading.whole, 0.0) < patience * reading_s:
-                plan.missed[reading.whole] = missed
+            patience = self.patience if reading is plan.readings[0] else LONG_PATIENCE
+            if self.control.pace(plan.view).missed.get(reading.level, 0.0) < patience * reading_s:
+                plan.missed[reading.level] = missed
                 return added
         plan.asks, plan.hints, plan.gain = reading, hints, most
         plan.tokens, plan.seconds = best
         return rows
+
+    def _wait(self, plan: Plan) -> None:
+        """Count what is missed by waiting: only for who reads least of those that would be asked."""
+        missed = self.control.pace(plan.view).missed
+        if plan.missed:
+            level = min(plan.missed)
+            missed[level] = missed.get(level, 0.0) + plan.missed[level]
+        if plan.asks:
+            for level in range(plan.asks.level + 1):
+                missed.pop(level, None)
 
     def _hints(self, plan: Plan, reading: Reading) -> int:
         """Return how many tokens of what was looked up to read in the model's first pass."""
