@@ -102,8 +102,8 @@ def whole(options: argparse.Namespace) -> dict[str, Any]:
     answered = time.perf_counter()
     rss = peak_bytes()
 
-    from pilotfish.bench.envelope import cpu_name
     from pilotfish.model import Model
+    from pilotfish.processor import cpu_name
 
     models = [llm.target, *(draft for draft in llm.drafts if isinstance(draft, Model))]
     facts = {

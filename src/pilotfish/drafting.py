@@ -113,7 +113,7 @@ class Drafting:
         Raises
         ------
         UsageError
-            A length above 0, and no drafter.
+            A length above 0, and no drafter, or one beside a corpus that does not look into it.
         """
         if self.wish == Wish():
             if length not in {"auto", 0}:
@@ -125,7 +125,13 @@ class Drafting:
             if self._measured is None:
                 self._measured = self._make_measured()
             return self._measured
-        return self._get(self._fixed_kind()), FixedLength(length)
+        kind = self._fixed_kind()
+        if kind == "model" and self.corpus is not None:
+            raise UsageError(
+                f"at draft_length {length} only the draft model drafts, and a draft corpus is given",
+                "leave one of the two out, or name suffix beside the model",
+            )
+        return self._get(kind), FixedLength(length)
 
     def _fixed_kind(self) -> str:
         if self.wish.auto or (self.wish.suffix and self.wish.model):

@@ -59,8 +59,10 @@ def test_with_a_draft_model_the_corpus_is_asked_too(folder: Path) -> None:
     assert isinstance(Drafting(Wish(model="m"), tiny_draft(), index).choose("auto")[0], AutoDrafter)
 
 
-def test_a_model_at_a_length_of_its_own_is_alone(folder: Path) -> None:
-    assert "corpus" not in drafted_by("model", folder, 4)
+def test_a_corpus_that_would_be_ignored_is_refused(folder: Path) -> None:
+    """At a length of its own the model alone drafts."""
+    with pytest.raises(UsageError, match="only the draft model drafts"):
+        drafted_by("model", folder, 4)
 
 
 def test_loading_indexes_the_folder_and_says_what_drafts(
