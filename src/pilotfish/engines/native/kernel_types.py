@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pilotfish.errors import UnsupportedError
+
 KERNEL_TYPES = {
     "F32": 0,
     "F16": 1,
@@ -20,3 +22,12 @@ KERNEL_TYPES = {
     "BF16": 30,
     "MXFP4": 39,
 }
+
+
+def not_read(tensor: str, kind: str) -> UnsupportedError:
+    """Return the error for a tensor whose type the kernels don't read."""
+    return UnsupportedError(
+        f"the tensor {tensor} has type {kind}, which is not supported",
+        "take a file of the model in another quantization, such as Q4_K_M or IQ4_XS;"
+        f" supported types are {', '.join(KERNEL_TYPES)}",
+    )
