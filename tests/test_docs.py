@@ -16,7 +16,9 @@ from pilotfish.cli import COMMANDS, cli
 from pilotfish.drafting import Drafting, Wish
 from pilotfish.engines.native.families import FAMILIES
 from pilotfish.engines.native.kernel_types import KERNEL_TYPES
+from pilotfish.engines.native.tensor_types import TENSOR_TYPES
 from pilotfish.hub.registry import REGISTRY
+from pilotfish.kernels import _kernels
 from pilotfish.llm import LLM
 from pilotfish.text.pre_tokenizers import PRE_TOKENIZERS
 from tiny import tiny_model
@@ -207,6 +209,18 @@ def test_the_tables_of_models_are_the_registry() -> None:
         assert f"`{packages.pattern.format(n=1)}`" in source
         assert source.rstrip(" |").endswith(packages.version)
         assert packages.parts == 1 or f"to `part{packages.parts}`" in source
+
+
+def test_the_table_of_tensor_types_says_what_they_take() -> None:
+    """In the file and packed, rounded to a hundredth unless three decimals are given."""
+    rows = re.findall(r"^\| ([\w, ]+) \| ([\d.]+) \| ([\d.]+) \|$", page("models.md"), re.MULTILINE)
+    listed = {kind: bits for kinds, *bits in rows for kind in kinds.split(", ")}
+    assert listed.keys() == KERNEL_TYPES.keys() - {"F32", "F16", "BF16"}
+    sizes = {kind.name: kind for kind in TENSOR_TYPES.values()}
+    for kind, bits in listed.items():
+        packed = _kernels.packed_bytes(KERNEL_TYPES[kind], 1600, 2560) / (1600 * 2560)
+        for said, is_ in zip(bits, (sizes[kind].nbytes / sizes[kind].block, packed), strict=True):
+            assert abs(float(said) - 8 * is_) <= 0.005
 
 
 def test_what_is_supported_is_listed_in_full() -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from gguf_files import GgufFile, Tensor, Typed, encode, string
 from pilotfish.engines.native.container import Container, TensorInfo
+from pilotfish.engines.native.tensor_types import REMOVED_TYPES
 from pilotfish.errors import FormatError, ModelError, UnsupportedError, UsageError
 
 if TYPE_CHECKING:
@@ -277,7 +278,14 @@ def test_four_levels_of_nesting_are_still_read(written: Callable[[bytes], Path])
     assert Container.open(written(_entry(_nested(4)))).metadata["k"] == [[[[7]]]]
 
 
-@pytest.mark.parametrize("code", [4, 31, 1000, 2**32 - 1])
+@pytest.mark.parametrize(("code", "kind"), sorted(REMOVED_TYPES.items()))
+def test_a_type_that_gguf_had_once_is_named(written: Callable[[bytes], Path], code: int, kind: str) -> None:
+    with pytest.raises(UnsupportedError, match=f"has type {kind}, which GGUF has no longer") as caught:
+        Container.open(written(GgufFile([], [Tensor("blk.0.attn_q.weight", (32,), code=code)]).build()))
+    assert "Q4_0 file" in caught.value.hint
+
+
+@pytest.mark.parametrize("code", [34567, 1000, 2**32 - 1])
 def test_an_unknown_tensor_type_is_named_with_its_tensor(written: Callable[[bytes], Path], code: int) -> None:
     with pytest.raises(UnsupportedError, match=f"'blk.0.attn_q.weight' has the unknown type {code}"):
         Container.open(written(GgufFile([], [Tensor("blk.0.attn_q.weight", (32,), code=code)]).build()))

@@ -11,6 +11,8 @@ import pytest
 from oracle.tiny import Tiny, write_tiny
 from pilotfish.engines.base import Chunk
 from pilotfish.engines.native import NativeEngine
+from pilotfish.engines.native.kernel_types import KERNEL_TYPES
+from pilotfish.engines.native.tensor_types import TENSOR_TYPES
 from pilotfish.engines.native.threads import default_threads
 from pilotfish.errors import EngineError, FormatError, ModelError, NumericsError, UnsupportedError, UsageError
 
@@ -53,6 +55,24 @@ def tensors(w: gguf.GGUFWriter, *, drop: str = "", wrong: str = "") -> None:
         if name == drop:
             continue
         w.add_tensor(name, np.ones((shape[0] + 32 * (name == wrong), *shape[1:]), np.float32))
+
+
+@pytest.mark.parametrize(
+    "kind", sorted({kind.name for kind in TENSOR_TYPES.values() if kind.block > 1} - KERNEL_TYPES.keys())
+)
+def test_a_tensor_type_without_kernels_is_named_with_what_to_take_instead(tmp_path: Path, kind: str) -> None:
+    """Before anything is packed, in the order of the file."""
+    w, shares = writer(tmp_path / "m.gguf"), list[float]()
+    tensors(w)
+    values, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]]
+    raw = np.zeros((64, 256 // values * size), np.uint8)
+    w.add_tensor("blk.0.another.weight", raw, raw_dtype=gguf.GGMLQuantizationType[kind])
+    finish(w)
+    with pytest.raises(UnsupportedError, match=rf"blk\.0\.another\.weight has type {kind},") as caught:
+        NativeEngine.load(tmp_path / "m.gguf", progress=shares.append)
+    assert "such as Q4_K_M" in caught.value.hint
+    assert all(known in caught.value.hint for known in KERNEL_TYPES)
+    assert not shares
 
 
 def test_the_small_model_itself_loads(tmp_path: Path) -> None:

@@ -8,7 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from oracle.quants import Mode, block_shape, dequantize, int8_matmul, normwise_error, random_blocks
+from oracle.quants import (
+    Mode,
+    block_shape,
+    dequantize,
+    dequantize_f32,
+    int8_matmul,
+    normwise_error,
+    random_blocks,
+)
 from pilotfish.engines.native.kernel_types import KERNEL_TYPES
 from pilotfish.kernels import _kernels
 
@@ -91,15 +99,29 @@ def test_a_row_has_the_same_bits_in_every_tile_and_on_every_instruction_set(
         assert _kernels.multiply(weight, x, isa, tile).tobytes() == want.tobytes()
 
 
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", sorted(KERNEL_TYPES))
-def test_packing_loses_nothing(kind: str) -> None:
-    """A gathered row is the file's own row, dequantized."""
+def test_packing_loses_nothing(kind: str, mode: Mode) -> None:
+    """A gathered row is the file's own row, dequantized, number by number."""
     rng = np.random.default_rng(4)
     columns = 2 * max(32, block_shape(kind)[0])
-    raw = random_blocks(kind, 37, columns, rng)
+    raw = random_blocks(kind, 37, columns, rng, mode=mode)
     weight, want = packed(raw, kind, columns), dequantize(raw, kind)
     for row in (0, 1, 15, 16, 36):
-        assert normwise_error(weight.gather(row), want[row]) <= 1e-6
+        assert np.array_equal(weight.gather(row), want[row])
+
+
+def test_every_scale_of_mxfp4_is_kept() -> None:
+    """Powers of two from 2^-128, below the normal float32 numbers, to 2^127; the largest weights overflow."""
+    rng = np.random.default_rng(7)
+    raw = random_blocks("MXFP4", 256, 32, rng)
+    raw[:, 0] = np.arange(256)
+    weight = packed(raw, "MXFP4", 32)
+    with np.errstate(over="ignore"):
+        want = dequantize_f32(raw, "MXFP4")
+    assert (np.abs(want[0][want[0] != 0]) < np.finfo(np.float32).smallest_normal * 6).all()
+    for row in range(256):
+        assert np.array_equal(weight.gather(row), want[row])
 
 
 def test_rows_are_packed_in_the_order_asked_for() -> None:

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-KINDS = ("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q8_0", "Q4_K", "Q5_K", "Q6_K")
+KINDS = (
+    *("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"),
+    *("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "MXFP4"),
+)
 """The tensor types with an oracle, by their GGUF names."""
 
 GROUP = 32
@@ -55,7 +58,8 @@ def random_blocks(
     """Return valid bytes of `rows` rows of `k` weights, shape (rows, k/values*bytes).
 
     "random": every code and every integer scale is equally likely; float scales are about 2^-10..2^-5 with
-    either sign, one block in 16 has a subnormal float16 scale and one in 16 the scale zero. "extreme": row
+    either sign, one block in 16 has a subnormal float16 scale and one in 16 the scale zero (MXFP4's scales,
+    which are powers of two, have no sign: one in 16 is subnormal as a float32). "extreme": row
     i has all bits of all codes and scales set (i % 3 = 0), none (1), or all or none per byte (2), which are
     the values with the largest sums; int8 codes and scales reach 127, -128 and both. With `std` the float
     scales are then multiplied so that the weights have this standard deviation, as the tests of whole
@@ -86,6 +90,8 @@ def random_blocks(
             parts[i] = (
                 (parts[i].view(np.float16).astype(np.float64) * factor).astype(np.float16).view(np.uint8)
             )
+        if part[0] == "e":
+            parts[i] = np.clip(parts[i] + np.rint(np.log2(factor)), 0, 254).astype(np.uint8)
     return np.concatenate(parts, axis=2).reshape(rows, -1)
 
 
@@ -165,6 +171,16 @@ def _float_scales(
     return halves.view(np.uint8).reshape(*blocks, -1)
 
 
+def _exponents(
+    blocks: tuple[int, int], count: int, rng: np.random.Generator, mode: Mode
+) -> NDArray[np.uint8]:
+    shape = (*blocks, count)
+    exponents = rng.integers(128 - 9, 128 - 4, shape, dtype=np.uint8)
+    if mode == "random":
+        exponents = np.where(rng.integers(0, 16, shape) == 0, rng.integers(0, 2, shape), exponents)
+    return exponents.astype(np.uint8)
+
+
 def _bytes(
     blocks: tuple[int, int],
     count: int,
@@ -185,14 +201,21 @@ def _int8(blocks: tuple[int, int], count: int, rng: np.random.Generator, mode: M
     return _bytes(blocks, count, rng, mode, limits=(127, 128))
 
 
-_PARTS = {"f": _float_scales, "b": _bytes, "i": _int8}
-# Members of a block in file order: f float16 scales, b bytes of packed bits, i int8, with their counts.
+_PARTS = {"f": _float_scales, "e": _exponents, "b": _bytes, "i": _int8}
+# Members of a block in file order: f float16 scales, e exponents, b bytes of packed bits, i int8, with their
+# counts.
 _LAYOUT = {
     "Q4_0": "f1 b16",
     "Q4_1": "f2 b16",
     "Q5_0": "f1 b20",
+    "Q5_1": "f2 b20",
     "Q8_0": "f1 i32",
+    "Q2_K": "b80 f2",
+    "Q3_K": "b108 f1",
     "Q4_K": "f2 b140",
     "Q5_K": "f2 b172",
     "Q6_K": "b192 i16 f1",
+    "IQ4_NL": "f1 b16",
+    "IQ4_XS": "f1 b134",
+    "MXFP4": "e1 b16",
 }

@@ -48,17 +48,26 @@ def test_the_same_seed_gives_the_same_bytes(kind: str) -> None:
         ("Q4_0", -8, 7),
         ("Q4_1", 0, 15),
         ("Q5_0", -16, 15),
+        ("Q5_1", 0, 31),
         ("Q8_0", -128, 127),
+        ("IQ4_NL", -127, 113),
+        ("MXFP4", -6, 0),
         ("Q4_K", 0, 945),
         ("Q5_K", 0, 1953),
     ],
 )
 def test_extreme_blocks_reach_both_limits_of_the_codes(kind: str, low: int, high: int) -> None:
-    """With scale one and minimum zero a weight is its code, in K types times a 6-bit scale."""
+    """With scale one and minimum zero a weight is its code, in K types times a 6-bit scale.
+
+    MXFP4 has its largest code, 6, in the middle: all bits set are -6.
+    """
     raw = random_blocks(kind, 2, 256, np.random.default_rng(2), mode="extreme")
     blocks = raw.reshape(2, -1, block_shape(kind)[1])
-    blocks[..., :2] = np.frombuffer(np.float16(1).tobytes(), np.uint8)
-    if kind in {"Q4_1", "Q4_K", "Q5_K"}:
+    if kind == "MXFP4":
+        blocks[..., 0] = 127
+    else:
+        blocks[..., :2] = np.frombuffer(np.float16(1).tobytes(), np.uint8)
+    if kind in {"Q4_1", "Q5_1", "Q4_K", "Q5_K"}:
         blocks[..., 2:4] = 0
     weights = dequantize(raw, kind)
     assert set(weights.ravel()) == {low, high}
@@ -68,6 +77,24 @@ def test_extreme_q6_k_reaches_both_limits_of_scale_and_code() -> None:
     raw = random_blocks("Q6_K", 2, 256, np.random.default_rng(2), mode="extreme")
     raw[:, 208:] = np.frombuffer(np.float16(1).tobytes(), np.uint8)
     assert set(dequantize(raw, "Q6_K").ravel()) == {31 * 127, -32 * -128}
+
+
+@pytest.mark.parametrize(
+    ("kind", "weights"),
+    [
+        ("Q2_K", {3 * 15 - 15, 0}),
+        ("Q3_K", {3 * 31, -4 * -32}),
+        ("IQ4_XS", {113 * 31, -127 * -32}),
+    ],
+)
+def test_extreme_blocks_have_extreme_scales(kind: str, weights: set[int]) -> None:
+    """Signed scales of six bits, and in Q2_K a scale and a minimum of four."""
+    raw = random_blocks(kind, 2, 256, np.random.default_rng(2), mode="extreme")
+    one = np.frombuffer(np.float16(1).tobytes(), np.uint8)
+    at = {"Q2_K": [80, 82], "Q3_K": [108], "IQ4_XS": [0]}[kind]
+    for first in at:
+        raw[:, first : first + 2] = one
+    assert set(dequantize(raw, kind).ravel()) == weights
 
 
 def test_activations_round_half_to_even_and_reach_127() -> None:

@@ -20,10 +20,16 @@ pilotfish::Kernels make_table(const char* name) {
   fill<FormatQ4_0>(tiles(Type::Q4_0));
   fill<FormatQ4_1>(tiles(Type::Q4_1));
   fill<FormatQ5_0>(tiles(Type::Q5_0));
+  fill<FormatQ5_1>(tiles(Type::Q5_1));
   fill<FormatQ8_0>(tiles(Type::Q8_0));
+  fill<FormatQ2_K>(tiles(Type::Q2_K));
+  fill<FormatQ3_K>(tiles(Type::Q3_K));
   fill<FormatQ4_K>(tiles(Type::Q4_K));
   fill<FormatQ5_K>(tiles(Type::Q5_K));
   fill<FormatQ6_K>(tiles(Type::Q6_K));
+  fill<FormatIQ4_NL>(tiles(Type::IQ4_NL));
+  fill<FormatIQ4_XS>(tiles(Type::IQ4_XS));
+  fill<FormatMXFP4>(tiles(Type::MXFP4));
   k.dequantize = dequantize;
   k.tile_float = tile_float;
   k.rms_norm = rms_norm;

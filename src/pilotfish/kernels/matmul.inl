@@ -20,6 +20,13 @@ void tile_of_floats(const uint8_t* group, int columns, const uint8_t* act, size_
   for (int t = 0; t < N; t++) add(acc[0][t], acc[1][t]).store(out + 16 * t);
 }
 
+// Multiplies what belongs to the first and the second 16 columns by their scales.
+inline void scale_halves(const V::Scales& s, float x[2][V::W]) {
+  constexpr int16_t kFirst[2] = {1, 0}, kSecond[2] = {0, 1};
+  V::store(x[0], V::mul(V::load(x[0]), V::sums_scaled(s, kFirst)));
+  V::store(x[1], V::mul(V::load(x[1]), V::sums_scaled(s, kSecond)));
+}
+
 template <class Format>
 void dequantize_group(const uint8_t* group, int sub_block, float* columns) {
   const auto& block = reinterpret_cast<const typename Format::Packed*>(group)[sub_block / Format::kSubs];
@@ -27,23 +34,20 @@ void dequantize_group(const uint8_t* group, int sub_block, float* columns) {
   for (int row = 0; row < kRows; row += V::W) {
     V::U x[8];
     Format::template unpack<0, 8>(block, sub, row, x);
-    float scale[V::W], minimum[V::W] = {}, scale2[V::W];
-    V::store(scale, Format::scale(block, sub, row));
-    for (int i = 0; i < V::W; i++) scale2[i] = scale[i];
-    if constexpr (Format::kMinimum) V::store(minimum, Format::minimum(block, sub, row));
-    if constexpr (Format::kScaled)
-      for (int i = 0; i < V::W; i++) {
-        scale[i] *= block.sc[2 * sub][row + i];
-        scale2[i] *= block.sc[2 * sub + 1][row + i];
-      }
+    float scale[2][V::W], minimum[2][V::W] = {};  // of the first and the second 16 columns
+    for (int half = 0; half < 2; half++) {
+      V::store(scale[half], Format::scale(block, sub, row));
+      if constexpr (Format::kMinimum) V::store(minimum[half], Format::minimum(block, sub, row));
+    }
+    if constexpr (Format::kScaled) scale_halves(Format::scales(block, sub, row), scale);
+    if constexpr (kTwoMinimums<Format>) scale_halves(Format::minimums(block, sub, row), minimum);
     for (int j = 0; j < 8; j++) {
       uint8_t codes[4 * V::W];
       __builtin_memcpy(codes, &x[j], sizeof(codes));
       for (int i = 0; i < V::W; i++)
         for (int c = 0; c < 4; c++)
           columns[(4 * j + c) * kRows + row + i] =
-              (j < 4 ? scale[i] : scale2[i]) * static_cast<float>(codes[4 * i + c] - Format::kOffset) +
-              minimum[i];
+              scale[j / 4][i] * static_cast<float>(codes[4 * i + c] - Format::kOffset) + minimum[j / 4][i];
     }
   }
 }
@@ -82,14 +86,26 @@ void dequantize(pilotfish::Type type, const uint8_t* group, int block, float* co
       return dequantize_group<FormatQ4_1>(group, block, columns);
     case Type::Q5_0:
       return dequantize_group<FormatQ5_0>(group, block, columns);
+    case Type::Q5_1:
+      return dequantize_group<FormatQ5_1>(group, block, columns);
     case Type::Q8_0:
       return dequantize_group<FormatQ8_0>(group, block, columns);
+    case Type::Q2_K:
+      return dequantize_group<FormatQ2_K>(group, block, columns);
+    case Type::Q3_K:
+      return dequantize_group<FormatQ3_K>(group, block, columns);
     case Type::Q4_K:
       return dequantize_group<FormatQ4_K>(group, block, columns);
     case Type::Q5_K:
       return dequantize_group<FormatQ5_K>(group, block, columns);
     case Type::Q6_K:
       return dequantize_group<FormatQ6_K>(group, block, columns);
+    case Type::IQ4_NL:
+      return dequantize_group<FormatIQ4_NL>(group, block, columns);
+    case Type::IQ4_XS:
+      return dequantize_group<FormatIQ4_XS>(group, block, columns);
+    case Type::MXFP4:
+      return dequantize_group<FormatMXFP4>(group, block, columns);
   }
 }
 

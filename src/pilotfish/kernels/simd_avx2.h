@@ -41,6 +41,9 @@ struct V {
   static F load_u8(const uint8_t* p) {
     return to_float(_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
   }
+  static F load_i8(const int8_t* p) {
+    return to_float(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+  }
   // Whole numbers in -127..127 as int8.
   static void store_codes(int8_t* p, F x) {
     const I wide = _mm256_cvtps_epi32(x);
@@ -64,6 +67,12 @@ struct V {
     if constexpr (S > 0) return _mm256_srli_epi16(x, S);
     if constexpr (S < 0) return _mm256_slli_epi16(x, -S);
     return x;
+  }
+
+  // Codes in 0..15 replaced by the table's bytes.
+  static U lookup(const uint8_t table[16], U x) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table));
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(bytes), x);
   }
 
   // 16 columns of a token, four at a time in every lane.
@@ -126,22 +135,33 @@ struct V {
             _mm256_or_si256(al, _mm256_slli_epi32(b, 16))};
   }
   // Sum of x a over 16 columns times their scale; 63 * 254 * 2 fits int16.
+  template <int Max>
   static I dot_scaled(const U* x, const Columns& a, I scale) {
+    static_assert(Max * 254 * 2 <= 32767);
     const I first =
         _mm256_add_epi16(_mm256_maddubs_epi16(x[0], a.four[0]), _mm256_maddubs_epi16(x[1], a.four[1]));
     const I second =
         _mm256_add_epi16(_mm256_maddubs_epi16(x[2], a.four[2]), _mm256_maddubs_epi16(x[3], a.four[3]));
+    if constexpr (Max * 254 * 4 <= 32767) return _mm256_madd_epi16(_mm256_add_epi16(first, second), scale);
     return _mm256_add_epi32(_mm256_madd_epi16(first, scale), _mm256_madd_epi16(second, scale));
   }
-  // Both halves' sum of (x - 32) a scale; |result| < 2^24, so it is exact as a float.
+  // The halves' sums of activations times their scales.
+  static F sums_scaled(const Scales& s, const int16_t s16[2]) { return to_float(offset(s, s16)); }
+  // Both halves' sum of (x - Offset) a scale; |result| < 2^24, so it is exact as a float.
+  template <int Offset>
   static I join_scaled(I first, I second, const Scales& s, const int16_t s16[2]) {
-    int32_t sums;
-    __builtin_memcpy(&sums, s16, 4);
-    const I offset = _mm256_madd_epi16(s.both, _mm256_set1_epi32(sums));
-    return _mm256_sub_epi32(_mm256_add_epi32(first, second), _mm256_slli_epi32(offset, 5));
+    static_assert((Offset & (Offset - 1)) == 0);
+    const I total = _mm256_add_epi32(first, second);
+    if constexpr (Offset == 0) return total;
+    return _mm256_sub_epi32(total, _mm256_slli_epi32(offset(s, s16), __builtin_ctz(Offset)));
   }
 
  private:
+  static I offset(const Scales& s, const int16_t s16[2]) {
+    int32_t sums;
+    __builtin_memcpy(&sums, s16, 4);
+    return _mm256_madd_epi16(s.both, _mm256_set1_epi32(sums));
+  }
   template <int Max>
   static constexpr bool kNarrow = Max * 254 * 8 <= 32767;
 };

@@ -43,6 +43,9 @@ struct V {
   static F load_u8(const uint8_t* p) {
     return to_float(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
   }
+  static F load_i8(const int8_t* p) {
+    return to_float(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+  }
   // Whole numbers in -127..127 as int8.
   static void store_codes(int8_t* p, F x) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(x)));
@@ -65,6 +68,12 @@ struct V {
     return x;
   }
 
+  // Codes in 0..15 replaced by the table's bytes.
+  static U lookup(const uint8_t table[16], U x) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table));
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(bytes), x);
+  }
+
   static I broadcast4(const int8_t* a) {
     int32_t word;
     __builtin_memcpy(&word, a, 4);
@@ -85,19 +94,23 @@ struct V {
     F first, second;
   };
   static Scales scales(const int8_t* first, const int8_t* second) {
-    const __m128i a = _mm_loadu_si128(reinterpret_cast<const __m128i*>(first));
-    const __m128i b = _mm_loadu_si128(reinterpret_cast<const __m128i*>(second));
-    return {to_float(_mm512_cvtepi8_epi32(a)), to_float(_mm512_cvtepi8_epi32(b))};
+    return {load_i8(first), load_i8(second)};
   }
-  // All values stay below 2^24 (2 * 16 * 32 * 127 * 128), so the float arithmetic is exact.
+  // The halves' sums of activations times their scales; exact, as all of what follows.
+  static F sums_scaled(const Scales& s, const int16_t s16[2]) {
+    return fma(set(s16[1]), s.second, fma(set(s16[0]), s.first, zero()));
+  }
+  // All values stay below 2^24 (2 * 16 * 32 * 127 * 128), so the float arithmetic is exact; from zero, so
+  // that no sum is -0, which whole numbers don't have.
+  template <int Offset>
   static F dot_scaled(const U x[8], const int8_t* a, const int16_t s16[2], const Scales& s) {
-    I first = _mm512_set1_epi32(-32 * s16[0]), second = _mm512_set1_epi32(-32 * s16[1]);
+    I first = _mm512_set1_epi32(-Offset * s16[0]), second = _mm512_set1_epi32(-Offset * s16[1]);
 #pragma GCC unroll 4
     for (int j = 0; j < 4; j++) {
       first = _mm512_dpbusd_epi32(first, x[j], broadcast4(a + 4 * j));
       second = _mm512_dpbusd_epi32(second, x[j + 4], broadcast4(a + 16 + 4 * j));
     }
-    return fma(to_float(second), s.second, mul(to_float(first), s.first));
+    return fma(to_float(second), s.second, fma(to_float(first), s.first, zero()));
   }
 };
 

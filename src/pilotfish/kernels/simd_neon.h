@@ -35,6 +35,7 @@ struct V {
   static F load_u8(const uint8_t* p) {
     return vcvtq_f32_u32(vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(four_bytes(p))))));
   }
+  static F load_i8(const int8_t* p) { return vcvtq_f32_s32(widened(p)); }
   // Whole numbers in -127..127 as int8.
   static void store_codes(int8_t* p, F x) {
     const int16x4_t half = vqmovn_s32(vcvtnq_s32_f32(x));
@@ -57,6 +58,9 @@ struct V {
     if constexpr (S < 0) return vshlq_n_u8(x, -S);
     return x;
   }
+
+  // Codes in 0..15 replaced by the table's bytes.
+  static U lookup(const uint8_t table[16], U x) { return vqtbl1q_u8(vld1q_u8(table), x); }
 
   using Columns = int8x16_t;  // 16 columns of a token
   static Columns columns(const int8_t* a) { return vld1q_s8(a); }
@@ -88,14 +92,24 @@ struct V {
     return {widened(first), widened(second)};
   }
   // Sum of x a over 16 columns times their scale.
-  static I dot_scaled(const U* x, Columns a, I scale) { return vmulq_s32(dot<63>(x, a), scale); }
-  // Both halves' sum of (x - 32) a scale; |result| < 2^24, so it is exact as a float.
+  template <int Max>
+  static I dot_scaled(const U* x, Columns a, I scale) {
+    return vmulq_s32(dot<Max>(x, a), scale);
+  }
+  // The halves' sums of activations times their scales.
+  static F sums_scaled(const Scales& s, const int16_t s16[2]) { return to_float(offset(s, s16)); }
+  // Both halves' sum of (x - Offset) a scale; |result| < 2^24, so it is exact as a float.
+  template <int Offset>
   static I join_scaled(I first, I second, const Scales& s, const int16_t s16[2]) {
-    const I offset = vmlaq_n_s32(vmulq_n_s32(s.first, s16[0]), s.second, s16[1]);
-    return vsubq_s32(vaddq_s32(first, second), vshlq_n_s32(offset, 5));
+    const I total = vaddq_s32(first, second);
+    if constexpr (Offset == 0) return total;
+    return vmlsq_n_s32(total, offset(s, s16), Offset);
   }
 
  private:
+  static I offset(const Scales& s, const int16_t s16[2]) {
+    return vmlaq_n_s32(vmulq_n_s32(s.first, s16[0]), s.second, s16[1]);
+  }
   static uint32_t four_bytes(const void* p) {
     uint32_t word;
     __builtin_memcpy(&word, p, 4);

@@ -62,6 +62,10 @@ struct V {
     return F{static_cast<float>(p[0]), static_cast<float>(p[1]), static_cast<float>(p[2]),
              static_cast<float>(p[3])};
   }
+  static F load_i8(const int8_t* p) {
+    return F{static_cast<float>(p[0]), static_cast<float>(p[1]), static_cast<float>(p[2]),
+             static_cast<float>(p[3])};
+  }
   // Whole numbers in -127..127 as int8.
   static void store_codes(int8_t* p, F x) {
     for (int i = 0; i < 4; i++) p[i] = static_cast<int8_t>(x[i]);
@@ -87,6 +91,15 @@ struct V {
   static U shift(U x) {
     if constexpr (S > 0) return x >> S;
     if constexpr (S < 0) return x << -S;
+    return x;
+  }
+
+  // Codes in 0..15 replaced by the table's bytes.
+  static U lookup(const uint8_t table[16], U x) {
+    uint8_t codes[16];
+    std::memcpy(codes, &x, 16);
+    for (uint8_t& c : codes) c = table[c];
+    std::memcpy(&x, codes, 16);
     return x;
   }
 
@@ -119,11 +132,20 @@ struct V {
     return {I{first[0], first[1], first[2], first[3]}, I{second[0], second[1], second[2], second[3]}};
   }
   // Sum of x a over 16 columns times their scale.
-  static I dot_scaled(const U* x, Columns a, I scale) { return dot<63>(x, a) * scale; }
-  // Both halves' sum of (x - 32) a scale; |result| < 2^24, so it is exact as a float.
-  static I join_scaled(I first, I second, const Scales& s, const int16_t s16[2]) {
-    return first + second - 32 * (s16[0] * s.first + s16[1] * s.second);
+  template <int Max>
+  static I dot_scaled(const U* x, Columns a, I scale) {
+    return dot<Max>(x, a) * scale;
   }
+  // The halves' sums of activations times their scales.
+  static F sums_scaled(const Scales& s, const int16_t s16[2]) { return to_float(offset(s, s16)); }
+  // Both halves' sum of (x - Offset) a scale; |result| < 2^24, so it is exact as a float.
+  template <int Offset>
+  static I join_scaled(I first, I second, const Scales& s, const int16_t s16[2]) {
+    return first + second - Offset * offset(s, s16);
+  }
+
+ private:
+  static I offset(const Scales& s, const int16_t s16[2]) { return s16[0] * s.first + s16[1] * s.second; }
 };
 
 }  // namespace

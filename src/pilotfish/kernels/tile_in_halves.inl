@@ -5,7 +5,8 @@
 //
 // Each sub-block of 32 columns is unpacked once and used for all tokens of the tile. An output element is
 //   acc = fma(float(integer dot) * d_activation, d_weight, acc)  [acc = fma(minimum, ds_activation, acc)]
-// over ascending sub-blocks: an order that depends on nothing but the number of columns.
+// (two minimums: acc = fma(float(minimums * sums) * d_activation, d_minimum, acc)) over ascending sub-blocks:
+// an order that depends on nothing but the number of columns.
 #include "unpack.inl"
 
 namespace {
@@ -20,11 +21,12 @@ void tile(const uint8_t* group, int columns, const uint8_t* act, size_t step, fl
     for (int sub = 0; sub < Format::kSubs; sub++, act += step) {
       prefetch<kShare>(reinterpret_cast<const uint8_t*>(block) + sub * kShare + kAhead);
       V::F scale[kParts], minimum[kParts];
-      V::Scales scales[kParts];
+      V::Scales scales[kParts], minimums[kParts];
       for (int part = 0; part < kParts; part++) {
         scale[part] = Format::scale(*block, sub, part * V::W);
         if constexpr (Format::kMinimum) minimum[part] = Format::minimum(*block, sub, part * V::W);
         if constexpr (Format::kScaled) scales[part] = Format::scales(*block, sub, part * V::W);
+        if constexpr (kTwoMinimums<Format>) minimums[part] = Format::minimums(*block, sub, part * V::W);
       }
       const auto* tokens = reinterpret_cast<const ActBlock*>(act);
       V::U x[kParts][4];
@@ -35,7 +37,7 @@ void tile(const uint8_t* group, int columns, const uint8_t* act, size_t step, fl
         const V::Columns a = V::columns(tokens[t].q);
         for (int part = 0; part < kParts; part++) {
           if constexpr (Format::kScaled)
-            halves[t][part] = V::dot_scaled(x[part], a, scales[part].first);
+            halves[t][part] = V::dot_scaled<Format::kMax>(x[part], a, scales[part].first);
           else
             halves[t][part] = V::dot<Format::kMax>(x[part], a);
         }
@@ -49,14 +51,20 @@ void tile(const uint8_t* group, int columns, const uint8_t* act, size_t step, fl
         for (int part = 0; part < kParts; part++) {
           V::I sum;
           if constexpr (Format::kScaled)
-            sum = V::join_scaled(halves[t][part], V::dot_scaled(x[part], a, scales[part].second),
-                                 scales[part], tokens[t].s16);
+            sum = V::join_scaled<Format::kOffset>(
+                halves[t][part], V::dot_scaled<Format::kMax>(x[part], a, scales[part].second), scales[part],
+                tokens[t].s16);
           else
             sum = V::join<Format::kMax, Format::kOffset>(halves[t][part], V::dot<Format::kMax>(x[part], a),
                                                          tokens[t].sum);
           float* y = out + 16 * t + part * V::W;
           V::F acc = V::fma(V::mul(V::to_float(sum), d), scale[part], V::load(y));
-          if constexpr (Format::kMinimum) acc = V::fma(minimum[part], ds, acc);
+          if constexpr (kTwoMinimums<Format>) {
+            const V::F sums = V::sums_scaled(minimums[part], tokens[t].s16);
+            acc = V::fma(V::mul(sums, d), minimum[part], acc);
+          } else if constexpr (Format::kMinimum) {
+            acc = V::fma(minimum[part], ds, acc);
+          }
           V::store(y, acc);
         }
       }

@@ -70,17 +70,34 @@ constexpr CodeBytes code_bytes(Type t) {
       return {4, 4};
     case Type::Q5_0:  // one word of fifth bits, then nibbles
       return {2, 5};
+    case Type::Q5_1:
+      return {4, 5};
     case Type::Q8_0:
       return {2, 8};
+    case Type::Q2_K:  // behind 16 bytes of scales
+      return {16, 16};
+    case Type::Q3_K:  // 8 words of third bits, then pairs
+      return {0, 24};
     case Type::Q4_K:
       return {16, 32};
     case Type::Q5_K:  // 8 words of fifth bits, then nibbles
       return {16, 40};
     case Type::Q6_K:  // 32 words of low bits, then 16 of the two high ones
       return {0, 48};
+    case Type::IQ4_NL:
+      return {2, 4};
+    case Type::IQ4_XS:
+      return {8, 32};
+    case Type::MXFP4:
+      return {1, 4};
     default:
       return {0, 1};
   }
+}
+
+// Types with 32 columns to a block and their codes in four bits, in one order.
+constexpr bool is_nibbles(Type t) {
+  return t == Type::Q4_0 || t == Type::Q4_1 || t == Type::IQ4_NL || t == Type::MXFP4;
 }
 
 // Bits 0..3 of `bits` as the lowest bits of four bytes.
@@ -92,10 +109,15 @@ uint32_t spread(uint32_t bits) {
 // Four codes as unsigned bytes: columns 4 j .. 4 j + 3 of row r's sub-block.
 template <Type T>
 uint32_t codes_of(const Words* file, int sub, int j, int r) {
-  if constexpr (T == Type::Q4_0 || T == Type::Q4_1) return file[j % 4][r] >> j / 4 * 4 & kNibbles;
-  if constexpr (T == Type::Q5_0)
+  if constexpr (is_nibbles(T)) return file[j % 4][r] >> j / 4 * 4 & kNibbles;
+  if constexpr (T == Type::Q5_0 || T == Type::Q5_1)
     return (file[1 + j % 4][r] >> j / 4 * 4 & kNibbles) | spread(file[0][r] >> 4 * j) << 4;
   if constexpr (T == Type::Q8_0) return file[j][r] ^ 0x80808080u;
+  // 128 columns share 8 words: the lowest pairs of bits the first 32, and so on.
+  if constexpr (T == Type::Q2_K) return file[sub / 4 * 8 + j][r] >> 2 * (sub % 4) & kPairs;
+  if constexpr (T == Type::Q3_K)
+    return (file[8 + sub / 4 * 8 + j][r] >> 2 * (sub % 4) & kPairs) | (file[j][r] >> sub & kBits) << 2;
+  if constexpr (T == Type::IQ4_XS) return file[4 * sub + j % 4][r] >> j / 4 * 4 & kNibbles;
   // 64 columns share 8 words: low nibbles the first 32, high the next.
   if constexpr (T == Type::Q4_K) return file[sub / 2 * 8 + j][r] >> sub % 2 * 4 & kNibbles;
   if constexpr (T == Type::Q5_K)
@@ -128,17 +150,19 @@ void put_nibbles(uint8_t* planes, const Words* codes) {
     std::memcpy(planes + 64 * p, both, 64);
   }
 }
-void put_fifth_bits(uint8_t* plane, const Words* codes) {
+// Bit `at` of the codes.
+void put_bits(uint8_t* plane, const Words* codes, int at) {
   Words bits{};
   for (int j = 0; j < 8; j++)
-    for (int r = 0; r < kRows; r++) bits[r] |= (codes[j][r] >> 4 & kBits) << j;
+    for (int r = 0; r < kRows; r++) bits[r] |= (codes[j][r] >> at & kBits) << j;
   std::memcpy(plane, bits, 64);
 }
-void put_top_bits(uint8_t* planes, const Words* codes) {
+// Bits `at` and `at` + 1 of the codes.
+void put_pairs(uint8_t* planes, const Words* codes, int at) {
   for (int half = 0; half < 2; half++) {
     Words bits{};
     for (int j = 0; j < 4; j++)
-      for (int r = 0; r < kRows; r++) bits[r] |= (codes[4 * half + j][r] >> 4 & kPairs) << 2 * j;
+      for (int r = 0; r < kRows; r++) bits[r] |= (codes[4 * half + j][r] >> at & kPairs) << 2 * j;
     std::memcpy(planes + 64 * half, bits, 64);
   }
 }
@@ -159,7 +183,25 @@ void put_scales(const uint8_t* block, int row, uint8_t* to) {
     reinterpret_cast<PackedQ4_1*>(to)->m[row] = half_at(block + 2);
   }
   if constexpr (T == Type::Q5_0) reinterpret_cast<PackedQ5_0*>(to)->d[row] = half_at(block);
+  if constexpr (T == Type::Q5_1) {
+    reinterpret_cast<PackedQ5_1*>(to)->d[row] = half_at(block);
+    reinterpret_cast<PackedQ5_1*>(to)->m[row] = half_at(block + 2);
+  }
   if constexpr (T == Type::Q8_0) reinterpret_cast<PackedQ8_0*>(to)->d[row] = half_at(block);
+  if constexpr (T == Type::Q2_K) {
+    auto& p = *reinterpret_cast<PackedQ2_K*>(to);
+    for (int i = 0; i < 16; i++) p.scmn[i][row] = block[i];
+    p.d[row] = half_at(block + 80);
+    p.dmin[row] = half_at(block + 82);
+  }
+  if constexpr (T == Type::Q3_K) {
+    auto& p = *reinterpret_cast<PackedQ3_K*>(to);
+    for (int i = 0; i < 16; i++) {
+      const int low = block[96 + i % 8] >> i / 8 * 4 & 15, high = block[104 + i % 4] >> i / 4 * 2 & 3;
+      p.sc[i][row] = static_cast<int8_t>((low | high << 4) - 32);
+    }
+    p.d[row] = half_at(block + 108);
+  }
   if constexpr (T == Type::Q4_K) put_scales_k(*reinterpret_cast<PackedQ4_K*>(to), block, row);
   if constexpr (T == Type::Q5_K) put_scales_k(*reinterpret_cast<PackedQ5_K*>(to), block, row);
   if constexpr (T == Type::Q6_K) {
@@ -167,25 +209,44 @@ void put_scales(const uint8_t* block, int row, uint8_t* to) {
     for (int i = 0; i < 16; i++) p.sc[i][row] = static_cast<int8_t>(block[192 + i]);
     p.d[row] = half_at(block + 208);
   }
+  if constexpr (T == Type::IQ4_NL) reinterpret_cast<PackedIQ4_NL*>(to)->d[row] = half_at(block);
+  if constexpr (T == Type::IQ4_XS) {
+    auto& p = *reinterpret_cast<PackedIQ4_XS*>(to);
+    p.d[row] = half_at(block);
+    for (int i = 0; i < 8; i++) {
+      const int low = block[4 + i / 2] >> i % 2 * 4 & 15, high = half_at(block + 2) >> 2 * i & 3;
+      p.sc[i][row] = static_cast<int8_t>((low | high << 4) - 32);
+    }
+  }
+  // 2^(e - 128); below the normal numbers a bit moves along the mantissa.
+  if constexpr (T == Type::MXFP4)
+    reinterpret_cast<PackedMXFP4*>(to)->d[row] =
+        static_cast<uint16_t>(*block < 2 ? 0x20 << *block : (*block - 1) << 7);
 }
 
 // The codes of one sub-block of 16 rows; `block` is the packed block.
 template <Type T>
 void put_codes(const Words* codes, int sub, uint8_t* block) {
-  if constexpr (T == Type::Q4_0 || T == Type::Q4_1) put_nibbles(block, codes);
-  if constexpr (T == Type::Q5_0) {
+  if constexpr (is_nibbles(T)) put_nibbles(block, codes);
+  if constexpr (T == Type::Q5_0 || T == Type::Q5_1) {
     put_nibbles(reinterpret_cast<PackedQ5_0*>(block)->q, codes);
-    put_fifth_bits(reinterpret_cast<PackedQ5_0*>(block)->h, codes);
+    put_bits(reinterpret_cast<PackedQ5_0*>(block)->h, codes, 4);
   }
   if constexpr (T == Type::Q8_0) std::memcpy(block, codes, 512);
+  if constexpr (T == Type::Q2_K) put_pairs(reinterpret_cast<PackedQ2_K*>(block)->q[sub], codes, 0);
+  if constexpr (T == Type::Q3_K) {
+    put_pairs(reinterpret_cast<PackedQ3_K*>(block)->q[sub], codes, 0);
+    put_bits(reinterpret_cast<PackedQ3_K*>(block)->h[sub], codes, 2);
+  }
+  if constexpr (T == Type::IQ4_XS) put_nibbles(reinterpret_cast<PackedIQ4_XS*>(block)->q[sub], codes);
   if constexpr (T == Type::Q4_K) put_nibbles(reinterpret_cast<PackedQ4_K*>(block)->q[sub], codes);
   if constexpr (T == Type::Q5_K) {
     put_nibbles(reinterpret_cast<PackedQ5_K*>(block)->q[sub], codes);
-    put_fifth_bits(reinterpret_cast<PackedQ5_K*>(block)->h[sub], codes);
+    put_bits(reinterpret_cast<PackedQ5_K*>(block)->h[sub], codes, 4);
   }
   if constexpr (T == Type::Q6_K) {
     put_nibbles(reinterpret_cast<PackedQ6_K*>(block)->q[sub], codes);
-    put_top_bits(reinterpret_cast<PackedQ6_K*>(block)->h[sub], codes);
+    put_pairs(reinterpret_cast<PackedQ6_K*>(block)->h[sub], codes, 4);
   }
 }
 
@@ -234,90 +295,28 @@ PackGroup pack_group_of(Type type) {
       return pack_group<Type::Q4_1>;
     case Type::Q5_0:
       return pack_group<Type::Q5_0>;
+    case Type::Q5_1:
+      return pack_group<Type::Q5_1>;
     case Type::Q8_0:
       return pack_group<Type::Q8_0>;
+    case Type::Q2_K:
+      return pack_group<Type::Q2_K>;
+    case Type::Q3_K:
+      return pack_group<Type::Q3_K>;
     case Type::Q4_K:
       return pack_group<Type::Q4_K>;
     case Type::Q5_K:
       return pack_group<Type::Q5_K>;
     case Type::Q6_K:
       return pack_group<Type::Q6_K>;
+    case Type::IQ4_NL:
+      return pack_group<Type::IQ4_NL>;
+    case Type::IQ4_XS:
+      return pack_group<Type::IQ4_XS>;
+    case Type::MXFP4:
+      return pack_group<Type::MXFP4>;
   }
   return nullptr;
-}
-
-int code_at(const uint8_t* planes, int row, int k) {
-  const int j = k / 4;
-  return planes[64 * (j / 2) + 4 * row + k % 4] >> (j & 1 ? 4 : 0) & 15;
-}
-int fifth_bit(const uint8_t* plane, int row, int k) { return (plane[4 * row + k % 4] >> (k / 4) & 1) << 4; }
-
-// One packed block of one row as floats.
-void gather_block(Type type, const uint8_t* from, int row, float* out) {
-  switch (type) {
-    case Type::F32:
-      std::memcpy(out, from + 4 * row, 4);
-      return;
-    case Type::F16:
-      *out = half_to_float(half_at(from + 2 * row));
-      return;
-    case Type::BF16:
-      *out = bf16_to_float(half_at(from + 2 * row));
-      return;
-    case Type::Q4_0: {
-      const auto& p = *reinterpret_cast<const PackedQ4_0*>(from);
-      for (int k = 0; k < 32; k++)
-        out[k] = half_to_float(p.d[row]) * static_cast<float>(code_at(p.q, row, k) - 8);
-      return;
-    }
-    case Type::Q4_1: {
-      const auto& p = *reinterpret_cast<const PackedQ4_1*>(from);
-      const float d = half_to_float(p.d[row]), m = half_to_float(p.m[row]);
-      for (int k = 0; k < 32; k++) out[k] = d * static_cast<float>(code_at(p.q, row, k)) + m;
-      return;
-    }
-    case Type::Q5_0: {
-      const auto& p = *reinterpret_cast<const PackedQ5_0*>(from);
-      const float d = half_to_float(p.d[row]);
-      for (int k = 0; k < 32; k++)
-        out[k] = d * static_cast<float>((code_at(p.q, row, k) | fifth_bit(p.h, row, k)) - 16);
-      return;
-    }
-    case Type::Q8_0: {
-      const auto& p = *reinterpret_cast<const PackedQ8_0*>(from);
-      const float d = half_to_float(p.d[row]);
-      for (int k = 0; k < 32; k++) out[k] = d * static_cast<float>(p.q[64 * (k / 4) + 4 * row + k % 4] - 128);
-      return;
-    }
-    case Type::Q4_K:
-    case Type::Q5_K: {
-      const auto& four = *reinterpret_cast<const PackedQ4_K*>(from);
-      const auto& five = *reinterpret_cast<const PackedQ5_K*>(from);
-      const bool fifth = type == Type::Q5_K;
-      const float d = half_to_float(fifth ? five.d[row] : four.d[row]);
-      const float dmin = half_to_float(fifth ? five.dmin[row] : four.dmin[row]);
-      for (int k = 0; k < 256; k++) {
-        const int sub = k / 32;
-        const int code = fifth ? code_at(five.q[sub], row, k % 32) | fifth_bit(five.h[sub], row, k % 32)
-                               : code_at(four.q[sub], row, k % 32);
-        const float scale = d * static_cast<float>(fifth ? five.sc[sub][row] : four.sc[sub][row]);
-        const float minimum = dmin * static_cast<float>(fifth ? five.mn[sub][row] : four.mn[sub][row]);
-        out[k] = scale * static_cast<float>(code) - minimum;
-      }
-      return;
-    }
-    case Type::Q6_K: {
-      const auto& p = *reinterpret_cast<const PackedQ6_K*>(from);
-      const float d = half_to_float(p.d[row]);
-      for (int k = 0; k < 256; k++) {
-        const int sub = k / 32, i = k % 32, j = i / 4;
-        const int top = (p.h[sub][64 * (j / 4) + 4 * row + i % 4] >> 2 * (j % 4) & 3) << 4;
-        out[k] = d * static_cast<float>(p.sc[k / 16][row]) *
-                 static_cast<float>((code_at(p.q[sub], row, i) | top) - 32);
-      }
-      return;
-    }
-  }
 }
 
 }  // namespace
@@ -339,13 +338,6 @@ void Weight::pack(const uint8_t* file, const int32_t* map, int64_t first, int64_
     }
   };
   run_on_threads(threads, body);
-}
-
-void Weight::gather(int64_t row, float* out) const {
-  const TypeInfo info = type_info(type);
-  const uint8_t* from = group(row / kRows);
-  for (int64_t k = 0; k < columns; k += info.columns, from += info.packed_bytes)
-    gather_block(type, from, static_cast<int>(row % kRows), out + k);
 }
 
 }  // namespace pilotfish

@@ -122,6 +122,16 @@ void set_scales(Packed& b, Codes codes) {  // of Q4_K and Q5_K: six bits
       for (uint8_t& s : of_sub_block) s = code(codes) & 63;
 }
 
+// Signed scales: any within -least..least - 1, or these two.
+template <size_t N>
+void set_signed(int8_t (&to)[N][kRows], Codes codes, int least) {
+  for (auto& scales : to)
+    for (int8_t& s : scales) {
+      const auto any = static_cast<int>(below(static_cast<uint32_t>(2 * least)));
+      s = static_cast<int8_t>(codes == Codes::random ? any - least : any % 2 != 0 ? least - 1 : -least);
+    }
+}
+
 // 16 rows of a quantized type, as packed. Extreme codes have extreme scales of either sign.
 std::vector<uint8_t> quantized_group(Type type, int columns, Codes codes) {
   std::vector<uint8_t> group(packed_bytes(type, kRows, columns));
@@ -139,6 +149,18 @@ std::vector<uint8_t> quantized_group(Type type, int columns, Codes codes) {
       case Type::Q5_0:
         set_halves(reinterpret_cast<PackedQ5_0*>(at)->d);
         break;
+      case Type::Q5_1:
+        set_halves(reinterpret_cast<PackedQ5_1*>(at)->d);
+        set_halves(reinterpret_cast<PackedQ5_1*>(at)->m);
+        break;
+      case Type::Q2_K:
+        set_halves(reinterpret_cast<PackedQ2_K*>(at)->d);
+        set_halves(reinterpret_cast<PackedQ2_K*>(at)->dmin);
+        break;
+      case Type::Q3_K:
+        set_halves(reinterpret_cast<PackedQ3_K*>(at)->d);
+        set_signed(reinterpret_cast<PackedQ3_K*>(at)->sc, codes, 32);
+        break;
       case Type::Q8_0:
         set_halves(reinterpret_cast<PackedQ8_0*>(at)->d);
         break;
@@ -151,13 +173,20 @@ std::vector<uint8_t> quantized_group(Type type, int columns, Codes codes) {
       case Type::Q6_K: {
         auto& b = *reinterpret_cast<PackedQ6_K*>(at);
         set_halves(b.d);
-        for (auto& scales : b.sc)
-          for (int8_t& s : scales) {
-            const uint32_t any = below(256);
-            s = static_cast<int8_t>(codes == Codes::random ? any : any % 2 != 0 ? 127 : 128);
-          }
+        set_signed(b.sc, codes, 128);
         break;
       }
+      case Type::IQ4_NL:
+        set_halves(reinterpret_cast<PackedIQ4_NL*>(at)->d);
+        break;
+      case Type::IQ4_XS:
+        set_halves(reinterpret_cast<PackedIQ4_XS*>(at)->d);
+        set_signed(reinterpret_cast<PackedIQ4_XS*>(at)->sc, codes, 32);
+        break;
+      case Type::MXFP4:  // powers of two: subnormals, 2^-95..2^32
+        for (uint16_t& d : reinterpret_cast<PackedMXFP4*>(at)->d)
+          d = static_cast<uint16_t>(below(4) == 0 ? 0x20u << below(2) : (32 + below(128)) << 7);
+        break;
       default:
         break;
     }
@@ -187,10 +216,16 @@ void quantized_matrices() {
   for (const auto& [type, name] : {std::pair{Type::Q4_0, "Q4_0"},
                                    {Type::Q4_1, "Q4_1"},
                                    {Type::Q5_0, "Q5_0"},
+                                   {Type::Q5_1, "Q5_1"},
                                    {Type::Q8_0, "Q8_0"},
+                                   {Type::Q2_K, "Q2_K"},
+                                   {Type::Q3_K, "Q3_K"},
                                    {Type::Q4_K, "Q4_K"},
                                    {Type::Q5_K, "Q5_K"},
-                                   {Type::Q6_K, "Q6_K"}})
+                                   {Type::Q6_K, "Q6_K"},
+                                   {Type::IQ4_NL, "IQ4_NL"},
+                                   {Type::IQ4_XS, "IQ4_XS"},
+                                   {Type::MXFP4, "MXFP4"}})
     for (Codes codes : {Codes::random, Codes::least, Codes::greatest, Codes::mixed}) {
       const auto group = quantized_group(type, kColumns, codes);
       for (auto kind : {Activations::random, Activations::least, Activations::greatest, Activations::mixed}) {

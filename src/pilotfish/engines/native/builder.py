@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pilotfish.engines.native.config import Config
 from pilotfish.engines.native.container import Container
-from pilotfish.engines.native.kernel_types import KERNEL_TYPES
+from pilotfish.engines.native.kernel_types import KERNEL_TYPES, not_read
 from pilotfish.engines.native.slim import GROUP, HeadGroups, Slim
 from pilotfish.engines.native.tensor_types import TENSOR_TYPES
 from pilotfish.errors import FormatError, UnsupportedError
@@ -233,9 +233,7 @@ class Builder:
         if len(info.shape) != 2:
             return 0
         if info.type not in KERNEL_TYPES:
-            raise UnsupportedError(
-                f"the tensor {name} has type {info.type}", f"supported are {', '.join(KERNEL_TYPES)}"
-            )
+            raise not_read(name, info.type)
         return _kernels.packed_bytes(KERNEL_TYPES[self._type(name)], info.shape[1], info.shape[0])
 
     def _type(self, name: str) -> str:

@@ -10,7 +10,7 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from pilotfish.engines.native.tensor_types import TENSOR_TYPES
+from pilotfish.engines.native.tensor_types import REMOVED_TYPES, TENSOR_TYPES
 from pilotfish.errors import FormatError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -259,10 +259,15 @@ class Header:
         at = self._at
         shape = tuple(self._number(_U64) for _ in range(dims))
         code = self._number(_U32)
+        if code in REMOVED_TYPES:
+            raise UnsupportedError(
+                f"{self._path}: tensor {name!r} has type {REMOVED_TYPES[code]}, which GGUF has no longer",
+                "take the model's Q4_0 file, which is repacked for the processor at load",
+            )
         if code not in TENSOR_TYPES:
             raise UnsupportedError(
                 f"{self._path}: tensor {name!r} has the unknown type {code}",
-                "use a file in another quantization",
+                "take a file of the model in another quantization, such as Q4_K_M",
             )
         kind = TENSOR_TYPES[code]
         items = 1
