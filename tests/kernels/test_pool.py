@@ -54,7 +54,7 @@ def run(script: str) -> str:
 def test_a_pass_can_be_cancelled_at_any_moment_and_ends() -> None:
     """A late thread that sees the cancellation of the next op already must still take part in it.
 
-    Each of 400 cancellations, sooner or later beside the beginning of a pass, ends this pass or is still there.
+    Each of 400 cancellations, at or behind the beginning of a pass, ends this pass or is still there.
     """
     script = """
 want = digest(1)

@@ -231,19 +231,25 @@ class NativeEngine:
                 None,
                 self.threads,
             )
-            if not finished:
-                raise Cancelled("the pass was cancelled")
-        except BaseException as error:
-            for chunk in chunks:
-                self._tables.undo_reserve(chunk.sequence)
-            if isinstance(error, MemoryError):
-                raise OutOfMemory(
-                    f"no memory is left for a pass over {len(tokens)} tokens", "end other programs"
-                ) from None
+        except MemoryError:
+            self._undo(chunks)
+            raise OutOfMemory(
+                f"no memory is left for a pass over {len(tokens)} tokens", "end other programs"
+            ) from None
+        except BaseException:
+            self._undo(chunks)
             raise
+        if not finished:
+            self._undo(chunks)
+            raise Cancelled("the pass was cancelled")
         for sequence, length in zip(sequences, lengths, strict=True):
             sequence.length += length
         return NativeRows(self, self._passes, len(wanted))
+
+    def _undo(self, chunks: Sequence[Chunk]) -> None:
+        """Give back what a pass that failed has reserved."""
+        for chunk in chunks:
+            self._tables.undo_reserve(chunk.sequence)
 
     def parts_s(self) -> dict[str, float]:
         """Return the seconds of the last pass by part: qkv, rope, attention, output, mlp, head and so on."""
@@ -256,8 +262,8 @@ class NativeEngine:
     def cancel(self) -> None:
         """Make the pass that runs now (in another thread) or, if none does, the next one end with Cancelled.
 
-        Exactly one pass ends so; calls before that are one. Whoever cancels an answer that may have come to its
-        end meanwhile calls `uncancel` once it has.
+        Exactly one pass ends so; calls before that are one. Whoever cancels an answer that may have come to
+        its end meanwhile calls `uncancel` once it has.
         """
         if self._program is not None:
             self._program.cancel()

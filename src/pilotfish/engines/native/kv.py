@@ -132,24 +132,22 @@ class PageTables:
         self._users[page] = 1
         return page
 
-
     def _allocate(self) -> int:
         """Take a new page, after a look at whether the slab that it may begin fits.
 
-        The system hands out memory that it does not have, and ends the process when it is used. The whole slab
-        is asked for, so that its later pages come as no surprise.
+        The system hands out memory that it does not have, and ends the process when it is used. The whole
+        slab is asked for, so that its later pages come as no surprise.
         """
         held = self._pages.count
-        what = f"the KV cache, which holds {held * PAGE} tokens, is full and"
+        what = f"growing the KV cache beyond {held * PAGE} tokens"
+        hint = "shorten the text, or end other programs"
         try:
             if self._pages.full:
                 pages = min(self._pages.slab_pages, max(self._usual - held, 1))
-                memory.check_room(what, pages * self._pages.page_bytes, memory.free_bytes())
+                memory.check_room(what, pages * self._pages.page_bytes, memory.free_bytes(), hint)
             return self._pages.allocate()
         except MemoryError:
-            raise OutOfMemory(
-                f"{what} the system has no memory for more", "shorten the text, or end other programs"
-            ) from None
+            raise OutOfMemory(f"{what} failed: the system has no memory for it", hint) from None
 
 
 def tables_of(sequences: Sequence[Cached], counts: Sequence[int]) -> list[int]:
