@@ -34,14 +34,18 @@ def ends(process: subprocess.Popen[str], how: tuple[int, signal.Signals]) -> str
     return out
 
 
+TOKENIZER, WEIGHTS = (
+    "pilotfish.text.tokenizer:Tokenizer.from_metadata",
+    "pilotfish.engines.native.builder:Builder._pack",
+)
+
+
 @pytest.mark.models
-@pytest.mark.parametrize("how", [CTRL_C, TERM, HANG_UP])
 @pytest.mark.parametrize(
-    "place",
-    ["pilotfish.text.tokenizer:Tokenizer.from_metadata", "pilotfish.engines.native.builder:Builder._pack"],
+    ("place", "how"), [(TOKENIZER, CTRL_C), (WEIGHTS, CTRL_C), (WEIGHTS, TERM), (WEIGHTS, HANG_UP)]
 )
 def test_a_signal_while_loading(smollm2: Path, place: str, how: tuple[int, signal.Signals]) -> None:
-    """The tokenizer, and the weights."""
+    """While the tokenizer is built, and while weights are packed."""
     assert ends(catch(place, ["run", "-m", str(smollm2), "hello"], hold=True), how) == ""
 
 
