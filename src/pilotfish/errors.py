@@ -14,7 +14,7 @@
     │   ├── OfflineError      nothing cached and no network, or --offline
     │   └── ChecksumError     the bytes fetched are not the bytes promised
     ├── CacheError            the cache folder can't be written, or the disk is full
-    ├── OutOfMemory           the model does not fit; names need and room
+    ├── OutOfMemory           the model, or more text, does not fit; names need and room
     ├── TemplateError         the chat template is missing, unsafe or fails
     └── EngineError           a pass failed
         ├── NumericsError     NaN or infinite logits
@@ -89,7 +89,7 @@ class CacheError(PilotfishError):
 
 
 class OutOfMemory(PilotfishError):
-    """The model does not fit into memory."""
+    """The model does not fit into memory, or there is none left for more text."""
 
 
 class TemplateError(PilotfishError):

@@ -162,6 +162,8 @@ class LLM:
             An option that makes no sense, an empty prompt, or (PromptTooLong) one beyond the context.
         EngineError
             A pass failed.
+        OutOfMemory
+            No memory is left for a longer text; the model can be used on.
         """
         return self.stream(prompt, **options).result()
 

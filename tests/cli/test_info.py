@@ -30,8 +30,8 @@ def test_info_as_json_is_one_line(tmp_path: Path) -> None:
     assert (report["kind"], report["model"]["name"]) == ("info", "target")
     assert len(report["model"]["sha256"]) == 64
     facts = report["info"]
-    assert facts["kv_bytes"] == 100 * 128
-    assert facts["memory_bytes"] == facts["size_bytes"] + facts["kv_bytes"]
+    assert facts["kv_bytes"] == 128 * 128
+    assert facts["memory_bytes"] > facts["weights_bytes"] + facts["kv_bytes"] + facts["work_bytes"]
     assert (facts["family"], facts["context"], facts["context_max"]) == ("llama", 100, 20_000)
 
 

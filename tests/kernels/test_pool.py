@@ -52,17 +52,29 @@ def run(script: str) -> str:
 
 
 def test_a_pass_can_be_cancelled_at_any_moment_and_ends() -> None:
-    """A late thread that sees the cancellation of the next op already must still take part in it."""
+    """A late thread that sees the cancellation of the next op already must still take part in it.
+
+    Each of 400 cancellations, at or behind the beginning of a pass, ends this pass or is still there.
+    """
     script = """
 want = digest(1)
-done = threading.Event()
+start = threading.Barrier(2)
 def canceller():
-    while not done.is_set():
+    for i in range(400):
+        start.wait()
+        for _ in range(i):
+            pass
         program.cancel()
+        start.wait()
 thread = threading.Thread(target=canceller)
 thread.start()
-cancelled = sum(not run(3) for _ in range(400))
-done.set()
+cancelled = 0
+for _ in range(400):
+    start.wait()
+    finished = run(3)
+    start.wait()
+    assert program.uncancel() == finished, "a cancel is lost, or ends two passes"
+    cancelled += not finished
 thread.join()
 assert cancelled, "no pass was cancelled"
 assert digest(3) == want

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pilotfish import signals
 from pilotfish.cli.failures import ReaderLeft, exit_code_of
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Commands(click.Group):
             return super().invoke(ctx)
 
     def main(self, args: Any = None, **extra: Any) -> NoReturn:  # type: ignore[override]  # noqa: ANN401
-        """Run and exit: 0 ok, 1 verify found a difference, 2 error, 130 Ctrl-C."""
+        """Run and exit: 0 ok, 1 verify found a difference, 2 error, 130 Ctrl-C, 143 SIGTERM."""
         extra = {**extra, "prog_name": "pilotfish", "standalone_mode": False}
         run = super().main
         sys.exit(exit_code_of(lambda: run(args, **extra)))
@@ -81,4 +82,5 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """Run the command line; the entry point of the `pilotfish` script."""
+    signals.handle()
     cli.main()

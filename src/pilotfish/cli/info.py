@@ -32,7 +32,7 @@ def command(
     from pilotfish import hub, memory
     from pilotfish.engines.native.threads import default_threads
     from pilotfish.kernels import _kernels
-    from pilotfish.loading import Plan
+    from pilotfish.loading import Plan, memory_bytes
     from pilotfish.model import file_sha256
     from pilotfish.processor import cpu_name
 
@@ -51,12 +51,14 @@ def command(
         "title": str(plan.metadata.get("general.name", "")),
         "path": str(ref.path),
         "family": plan.metadata["general.architecture"],
-        "size_bytes": plan.weights_bytes,
+        "size_bytes": plan.file.size_bytes,
         "context_max": plan.longest,
         "context": plan.context,
         "tensor_types": by_type,
-        "kv_bytes": plan.kv_bytes,
-        "memory_bytes": plan.weights_bytes + plan.kv_bytes,
+        "weights_bytes": plan.footprint.weights,
+        "kv_bytes": plan.footprint.kv,
+        "work_bytes": plan.footprint.work,
+        "memory_bytes": memory_bytes(plan),
         "free_bytes": memory.free_bytes(),
         "chat_template": "tokenizer.chat_template" in plan.metadata,
         "draft": ref.entry.draft if ref.entry else None,

@@ -91,6 +91,14 @@ class Pages:
     def allocate(self) -> int:
         """A new page's number."""
 
+    @property
+    def full(self) -> bool:
+        """Whether the next page takes a new slab of memory."""
+
+    @property
+    def slab_pages(self) -> int:
+        """Pages that a slab holds."""
+
     def copy(self, source: int, target: int) -> None: ...
 
     @property
@@ -143,7 +151,11 @@ class Program:
     def op_parts(self) -> list[str]:
         """By op, what its time is counted as."""
 
-    def cancel(self) -> None: ...
+    def cancel(self) -> None:
+        """End the pass that runs or, if none does, the next one."""
+
+    def uncancel(self) -> bool:
+        """Take back what no pass has ended for; whether there was any."""
 
     def argmax(self, row: int) -> int: ...
 

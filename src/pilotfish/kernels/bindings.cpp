@@ -9,6 +9,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <chrono>
 #include <cstring>
 
 #include "bandwidth.h"
@@ -150,6 +151,24 @@ void round_from(Weight& w, const Weight& source, int64_t first, int threads) {
   requantize(*kernels_for(available_isas().front()), source, w, first, threads);
 }
 
+// Asked between the ops of a pass: whether a handler of a signal has raised, such as that of Ctrl-C. Python
+// runs handlers on its main thread, and only when asked; a pass over a long context may take seconds. Asking
+// takes the GIL, so it is done seldom, and never in a short pass.
+class Signals {
+ public:
+  bool raised() {
+    const auto now = Clock::now();
+    if (now - last_ < std::chrono::milliseconds(200)) return false;
+    last_ = now;
+    const nb::gil_scoped_acquire acquire;
+    return PyErr_CheckSignals() != 0;  // the exception waits in this thread's state
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point last_ = Clock::now();
+};
+
 // What a pass works on, by segment (consecutive tokens of one sequence); page tables one after another.
 bool run(Program& p, const Array<int32_t>& tokens, const Array<int32_t>& positions,
          const Array<int32_t>& lengths, const Array<int32_t>& bases, const Array<int32_t>& tables,
@@ -182,8 +201,14 @@ bool run(Program& p, const Array<int32_t>& tokens, const Array<int32_t>& positio
   for (size_t i = 0; i < pass.wanted.size(); i++)
     if (pass.wanted[i] < (i == 0 ? 0 : pass.wanted[i - 1] + 1) || pass.wanted[i] >= pass.rows)
       throw nb::value_error("no such row, or rows that don't ascend");
-  const nb::gil_scoped_release release;
-  return p.run(pass);
+  bool finished;
+  {
+    const nb::gil_scoped_release release;
+    Signals signals;
+    finished = p.run(pass, [&signals] { return signals.raised(); });
+  }
+  if (PyErr_Occurred() != nullptr) throw nb::python_error();
+  return finished;
 }
 
 void set_head_groups(Program& p, const Array<int32_t>& groups) {
@@ -254,6 +279,9 @@ NB_MODULE(_kernels, m) {
   nb::class_<Pages>(m, "Pages", "KV pages of 64 positions.")
       .def(nb::init<int, int, int>(), "layers"_a, "kv_heads"_a, "head"_a)
       .def("allocate", &Pages::allocate, "A new page's number.")
+      .def_prop_ro("full", &Pages::full, "Whether the next page takes a new slab of memory.")
+      .def_prop_ro(
+          "slab_pages", [](const Pages&) { return Pages::kSlab; }, "Pages that a slab holds.")
       .def("copy", &Pages::copy, "source"_a, "target"_a)
       .def_prop_ro("page_bytes", &Pages::page_bytes)
       .def_prop_ro("count", &Pages::count);
@@ -302,7 +330,8 @@ NB_MODULE(_kernels, m) {
            "ancestors"_a.noconvert().none(), "threads"_a, "Run a pass; False if it was cancelled.")
       .def("seconds", &Program::seconds, "Seconds of the last pass by op.")
       .def("op_parts", &Program::op_parts, "By op, what its time is counted as.")
-      .def("cancel", &Program::cancel)
+      .def("cancel", &Program::cancel, "End the pass that runs or, if none does, the next one.")
+      .def("uncancel", &Program::uncancel, "Take back what no pass has ended for; whether there was any.")
       .def(
           "argmax",
           [](const Program& p, int i) { return argmax(logits_row(p, i), p.vocabulary(), p.restricted()); },

@@ -21,8 +21,8 @@ constexpr float kAbsentLogit = -std::numeric_limits<float>::infinity();
 }  // namespace
 
 int Pages::allocate() {
-  constexpr int kSlab = 32;  // zeroed: masked keys are computed, then dropped
-  if (count() % kSlab == 0) slabs_.push_back(std::make_unique<Arena>(kSlab * page_bytes()));
+  // Zeroed: masked keys are computed, then dropped.
+  if (full()) slabs_.push_back(std::make_unique<Arena>(kSlab * page_bytes()));
   pages_.push_back(reinterpret_cast<uint16_t*>(slabs_.back()->take(page_bytes())));
   return count() - 1;
 }
@@ -184,14 +184,14 @@ void Program::reserve_scratch(const Pass& pass) {
   }
 }
 
-bool Program::run(Pass& pass) {
+bool Program::run(Pass& pass, const std::function<bool()>& interrupted) {
   wanted_rows_ = 0;
+  if (uncancel()) return false;
   reserve(pass);
   plan_attention(pass);
   reserve_scratch(pass);
   while (counters_.size() < ops_.size()) counters_.push_back(std::make_unique<std::atomic<int64_t>>(0));
   for (auto& c : counters_) c->store(0, std::memory_order_relaxed);
-  cancelled_.store(false, std::memory_order_relaxed);
   Barrier barrier(pass.threads);
   std::atomic<size_t> last{ops_.size()};  // the op to stop behind
   using Clock = std::chrono::steady_clock;
@@ -200,7 +200,8 @@ bool Program::run(Pass& pass) {
   auto body = [&](int thread) {
     for (size_t i = 0; i < ops_.size(); i++) {
       ops_[i]->run(*this, pass, thread, *counters_[i]);
-      if (thread == 0 && cancelled_.load(std::memory_order_relaxed)) last.store(i, std::memory_order_relaxed);
+      if (thread == 0 && (cancelled_.load(std::memory_order_relaxed) || (interrupted && interrupted())))
+        last.store(i, std::memory_order_relaxed);
       barrier.wait();
       if (thread == 0) {
         const auto now = Clock::now();
@@ -213,7 +214,8 @@ bool Program::run(Pass& pass) {
     }
   };
   run_on_threads(pass.threads, body);
-  if (last.load() < ops_.size()) return false;
+  // The flag is taken here only: a cancel behind the last op still counts for this pass.
+  if (uncancel() || last.load() < ops_.size()) return false;
   wanted_rows_ = static_cast<int>(pass.wanted.size());
   return true;
 }
