@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import gguf
 import numpy as np
@@ -39,10 +39,10 @@ class Tiny:
     tied: bool = False
 
 
-def write_tiny(path: Path, tiny: Tiny = Tiny(), seed: int = 0) -> Path:
-    """Write the model that `tiny` and `seed` determine; return the path."""
+def write_tiny(path: Path, tiny: Tiny = Tiny(), seed: int = 0, **split: Any) -> Path:
+    """Write the model that `tiny` and `seed` determine; return the path. `split` goes to the writer."""
     rng = np.random.default_rng(seed)
-    writer = gguf.GGUFWriter(path, tiny.family)
+    writer = gguf.GGUFWriter(path, tiny.family, **split)
     writer.add_block_count(tiny.layers)
     writer.add_context_length(tiny.context)
     writer.add_embedding_length(tiny.width)
