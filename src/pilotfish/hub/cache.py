@@ -162,7 +162,7 @@ def locked(wanted: Wanted, progress: Progress | None) -> Iterator[None]:
 def locked_path(path: Path, name: str, progress: Progress | None) -> Iterator[None]:
     """Hold a lock file; as `locked`."""
     try:
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         # Left in place: removing it would let two processes hold locks on different files of this name.
         handle = path.open("ab")
     except OSError as error:

@@ -14,7 +14,7 @@ from pilotfish.hub.cache import as_cache_error, cache_dir, final_path, locked_pa
 from pilotfish.hub.names import HUB, LLAMA_CPP, OLLAMA, HubName, read_hub_name
 from pilotfish.hub.pulled import Pulled
 from pilotfish.hub.quants import choose, listed, quant_of
-from pilotfish.hub.registry import Entry, entry_of, find
+from pilotfish.hub.registry import REGISTRY, Entry, entry_of, find
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +87,9 @@ def removal(name: str) -> Removal:
         hub_name = read_hub_name(name)
         entry = entry_of(hub_name)
         return _of_repository(hub_name) if entry is None else _of_entry(entry)
-    if os.path.exists(os.path.expanduser(name)):  # noqa: PTH110, PTH111 - take any text, where pathlib's raise
-        raise UsageError(
-            f"{name[:300]} is a file of your own", "delete it yourself; rm takes names of models"
-        )
+    # os.path takes any text; pathlib raises on names that are too long, and on homes of unknown users.
+    if name not in REGISTRY and os.path.exists(os.path.expanduser(name)):  # noqa: PTH110, PTH111
+        raise UsageError(f"{name[:300]} is a path", "delete it yourself; rm takes names of models")
     return _of_entry(find(name))
 
 
