@@ -66,7 +66,7 @@ def test_a_model_is_fetched_at_one_commit_checked_and_recorded(
     assert path.read_bytes() == data
     assert api.paths == [f"/api/models/{REPO}?blobs=true", f"/{REPO}/resolve/{COMMIT}/model-Q8_0.gguf"]
     assert set(api.tokens) == {"Bearer hf_secret"}
-    for said in ("licence mit", COMMIT, hashlib.sha256(data).hexdigest()):
+    for said in ("family llama, licence mit", COMMIT, hashlib.sha256(data).hexdigest()):
         assert said in recorder.text
     (model,) = pulled()
     assert (model.name, model.revision, model.licence) == (f"{NAME}:Q8_0", COMMIT, "mit")

@@ -108,7 +108,8 @@ def _chosen(repository: Repository, name: HubName, progress: Progress) -> Pulled
     model = Pulled(name.repo, tag, repository.revision, repository.licence, offered)
     files = f" in {len(model.parts)} files" if len(model.parts) > 1 else ""
     licence = repository.licence or "not stated"
-    progress.message(f"{model.name}: licence {licence}, {in_megabytes(model.size)}{files}")
+    family = f"family {repository.family}, " if repository.family else ""
+    progress.message(f"{model.name}: {family}licence {licence}, {in_megabytes(model.size)}{files}")
     return model
 
 
