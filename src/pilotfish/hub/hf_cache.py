@@ -99,7 +99,7 @@ def _files(snapshot: Path) -> list[RepoFile]:
         for name in names:
             path = Path(place) / name
             relative = path.relative_to(snapshot).as_posix()
-            if not name.lower().endswith(".gguf") or not is_plain(relative) or len(files) >= _MOST_FILES:
+            if not name.endswith(".gguf") or not is_plain(relative) or len(files) >= _MOST_FILES:
                 continue
             try:
                 if path.is_file():

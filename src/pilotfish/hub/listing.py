@@ -90,7 +90,7 @@ def _file(item: object) -> RepoFile | None:
     if not isinstance(item, Mapping):
         return None
     path, lfs = item.get("rfilename"), item.get("lfs")
-    if not isinstance(path, str) or not path.lower().endswith(".gguf") or not is_plain(path):
+    if not isinstance(path, str) or not path.endswith(".gguf") or not is_plain(path):
         return None
     large: Mapping[object, object] = lfs if isinstance(lfs, Mapping) else {}
     size = large.get("size", item.get("size"))

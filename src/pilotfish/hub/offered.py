@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from pilotfish.hub.quants import quant_of
 from pilotfish.shards import shard_of
 
 
@@ -51,19 +52,12 @@ class Offered:
 
 
 def models_among(files: Iterable[RepoFile]) -> tuple[Offered, ...]:
-    """Return the models among files, in order of their names; one of whose files some are missing is none.
-
-    Image encoders (`mmproj`) and importance matrices are files of the format, but no models.
-    """
+    """Return the models among files, in order of their names; one of whose files some are missing is none."""
     whole: list[Offered] = []
     split: dict[tuple[str, str, int], list[RepoFile]] = {}
     for file in files:
         folder, _, name = file.path.rpartition("/")
-        if (
-            not name.lower().endswith(".gguf")
-            or name.lower().startswith("mmproj")
-            or "imatrix" in name.lower()
-        ):
+        if not name.endswith(".gguf") or _is_no_model(name.lower()):
             continue
         shard = shard_of(name)
         if shard is None:
@@ -74,3 +68,11 @@ def models_among(files: Iterable[RepoFile]) -> tuple[Offered, ...]:
         if len({part.path for part in parts}) == len(parts) == count:
             whole.append(Offered(tuple(sorted(parts, key=lambda part: part.path))))
     return tuple(sorted(whole, key=lambda offered: offered.file))
+
+
+def _is_no_model(name: str) -> bool:
+    """Tell whether a file of the format holds something else: an image encoder, or an importance matrix.
+
+    A model that was made with such a matrix may say so too, beside its quantization.
+    """
+    return name.startswith("mmproj") or ("imatrix" in name and not quant_of(name))

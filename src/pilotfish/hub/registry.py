@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pilotfish.errors import UnknownModel
 from pilotfish.hub.names import HubName
-from pilotfish.hub.quants import quant_of
+from pilotfish.hub.quants import DEFAULT_ORDER, quant_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +159,9 @@ def find(name: str) -> Entry:
 
 
 def entry_of(name: HubName) -> Entry | None:
-    """Return the entry whose file a name of the hub means, None if it means another or leaves it open."""
+    """Return the entry whose file a name of the hub means, None if it means another."""
     for entry in REGISTRY.values():
-        wanted = (name.quant or "").lower()
+        wanted = (name.quant or DEFAULT_ORDER[0]).lower()
         if entry.hub.repo.lower() == name.repo.lower() and wanted in {
             quant_of(entry.hub.file).lower(),
             entry.hub.file.lower(),

@@ -256,6 +256,8 @@ def _hint(status: int) -> str:
 def reason(error: Exception) -> str:
     """Say in a few words why a request failed."""
     inner = error.reason if isinstance(error, urllib.error.URLError) else error
+    if isinstance(inner, http.client.IncompleteRead):
+        return "it ended too early"
     if isinstance(inner, OSError) and inner.strerror:
         return inner.strerror
     return str(inner) or type(inner).__name__
