@@ -16,7 +16,6 @@ from pilotfish.cli import COMMANDS, cli
 from pilotfish.drafting import Drafting, Wish
 from pilotfish.engines.native.families import FAMILIES
 from pilotfish.engines.native.kernel_types import KERNEL_TYPES
-from pilotfish.hub.quants import DEFAULT_ORDER
 from pilotfish.hub.registry import REGISTRY
 from pilotfish.llm import LLM
 from pilotfish.text.pre_tokenizers import PRE_TOKENIZERS
@@ -208,12 +207,6 @@ def test_the_tables_of_models_are_the_registry() -> None:
         assert f"`{packages.pattern.format(n=1)}`" in source
         assert source.rstrip(" |").endswith(packages.version)
         assert packages.parts == 1 or f"to `part{packages.parts}`" in source
-
-
-def test_the_order_of_quantizations_is_the_one_that_counts() -> None:
-    listed = re.search(r"the pull says so: ([\w, \n-]+)\. Others", page("models.md"))
-    assert listed is not None
-    assert tuple(listed[1].replace(",", " ").split()) == DEFAULT_ORDER
 
 
 def test_what_is_supported_is_listed_in_full() -> None:

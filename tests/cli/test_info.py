@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cli_calls import call
+from oracle.changed import with_keys, written_with
 from oracle.tiny import Tiny, write_tiny
 from tiny import metadata, write_header
 
@@ -18,7 +19,8 @@ def whole(folder: Path, **more: Any) -> str:
     tokenizer["tokenizer.ggml.tokens"][-1] = "ab"  # type: ignore[index]
     tokenizer["tokenizer.ggml.token_type"][-1] = 1  # type: ignore[index]
     keys = tokenizer | {key.replace("__", "."): value for key, value in more.items()}
-    return str(write_tiny(folder / "target.gguf", Tiny(vocab_size=261), more=keys))
+    with written_with(with_keys(keys)):
+        return str(write_tiny(folder / "target.gguf", Tiny(vocab_size=261)))
 
 
 @pytest.mark.parametrize("flag", [("-m",), ()], ids=["flag", "argument"])

@@ -8,6 +8,7 @@ import gguf
 import numpy as np
 import pytest
 
+from oracle.changed import written_with
 from oracle.tiny import Tiny, write_tiny
 from pilotfish.engines.native import NativeEngine
 from pilotfish.engines.native.checking import check_runs
@@ -36,23 +37,6 @@ BAD: dict[str, Callable[[gguf.GGUFWriter], None]] = {
 }
 
 
-def written(path: Path, change: Callable[[gguf.GGUFWriter], None], monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Write a tiny model, with a change made last, so that it replaces what was said before."""
-    header = gguf.GGUFWriter.write_header_to_file
-
-    def changed(self: gguf.GGUFWriter) -> None:
-        for shard in self.kv_data:
-            before = dict(shard)
-            shard.clear()
-            change(self)
-            shard.update({**before, **shard})
-        header(self)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(gguf.GGUFWriter, "write_header_to_file", changed)
-        return write_tiny(path)
-
-
 def said(call: Callable[[], object]) -> str | None:
     try:
         call()
@@ -70,10 +54,9 @@ def test_a_model_that_loads_is_found_good(tmp_path: Path, tiny: Tiny) -> None:
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_a_model_that_is_refused_is_refused_with_the_same_words(
-    tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = written(tmp_path / "m.gguf", BAD[what], monkeypatch)
+def test_a_model_that_is_refused_is_refused_with_the_same_words(tmp_path: Path, what: str) -> None:
+    with written_with(BAD[what]):
+        path = write_tiny(tmp_path / "m.gguf")
     with Container.open(path) as container:
         words = said(lambda: check_runs(container))
     assert words is not None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gguf_files import GgufFile, Tensor, Typed
+from oracle.changed import written_with
 from oracle.tiny import Tiny, write_tiny
 from pilotfish.engines.base import Chunk
 from pilotfish.engines.native import NativeEngine
@@ -39,7 +40,8 @@ def test_a_split_model_is_the_model_whichever_of_its_files_is_named(
     whole: Path, tmp_path: Path, more: dict[str, Any]
 ) -> None:
     """The files are written by the format's own library; logits are the same bits, tensors the same bytes."""
-    write_tiny(tmp_path / "m.gguf", MODEL, split_max_tensors=5, **more)
+    with written_with(split_max_tensors=5, **more):
+        write_tiny(tmp_path / "m.gguf", MODEL)
     files = sorted(tmp_path.iterdir())
     assert len(files) > 3
     assert len({digest(whole), *map(digest, files)}) == 1

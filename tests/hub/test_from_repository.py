@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +17,10 @@ from pilotfish.errors import CacheError, ChecksumError, HubError, OfflineError, 
 from pilotfish.hub import REGISTRY, cached_path, models_here, pull, resolve, web
 from pilotfish.hub.names import is_plain
 from pilotfish.hub.pulled import pulled
+from pilotfish.hub.quants import DEFAULT_ORDER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from hub.doubles import Recorder
     from pilotfish.hub import Entry
@@ -152,8 +154,6 @@ def test_a_refusal_says_what_it_means(
     api.refusals[where] = (status, code)
     with pytest.raises(HubError, match=words) as error:
         pull(f"{NAME}:Q8_0")
-    import re
-
     assert re.search(hint, error.value.hint)
     assert "hf_secret" not in str(error.value)
     assert pulled() == []
@@ -429,3 +429,10 @@ def test_a_damaged_record_is_no_model(repository: Repository, cache: Path, chang
     record.write_bytes(b"\xff")
     assert pulled() == []
     del cache
+
+
+def test_the_order_of_quantizations_is_the_one_in_the_docs() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
+    listed = re.search(r"the pull says so: ([\w, \n-]+)\. Others", page)
+    assert listed is not None
+    assert tuple(listed[1].replace(",", " ").split()) == DEFAULT_ORDER

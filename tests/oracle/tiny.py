@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import gguf
 import numpy as np
@@ -11,7 +11,6 @@ import numpy as np
 from oracle.quants import block_shape, random_blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
 
@@ -40,15 +39,10 @@ class Tiny:
     tied: bool = False
 
 
-def write_tiny(
-    path: Path, tiny: Tiny = Tiny(), seed: int = 0, more: Mapping[str, Any] | None = None, **split: Any
-) -> Path:
-    """Write the model that `tiny` and `seed` determine; return the path.
-
-    `more` are further keys, such as a tokenizer's; `split` goes to the writer.
-    """
+def write_tiny(path: Path, tiny: Tiny = Tiny(), seed: int = 0) -> Path:
+    """Write the model that `tiny` and `seed` determine; return the path."""
     rng = np.random.default_rng(seed)
-    writer = gguf.GGUFWriter(path, tiny.family, **split)
+    writer = gguf.GGUFWriter(path, tiny.family)
     writer.add_block_count(tiny.layers)
     writer.add_context_length(tiny.context)
     writer.add_embedding_length(tiny.width)
@@ -59,8 +53,6 @@ def write_tiny(
     writer.add_rope_freq_base(10000.0)
     if tiny.family == "llama":
         writer.add_rope_dimension_count(tiny.width // tiny.heads)
-
-    _add_keys(writer, more or {})
 
     def vector(name: str, size: int, mean: float) -> None:
         writer.add_tensor(name, rng.normal(mean, 0.2, size).astype(np.float32))
@@ -96,8 +88,3 @@ def write_tiny(
     writer.write_tensors_to_file()
     writer.close()
     return path
-
-
-def _add_keys(writer: gguf.GGUFWriter, keys: Mapping[str, Any]) -> None:
-    for key, value in keys.items():
-        writer.add_key_value(key, value, gguf.GGUFValueType.get_type(value))

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pilotfish.cli.configuration import with_profile
 from pilotfish.cli.failures import ReaderLeft, exit_code_of
 
 if TYPE_CHECKING:
@@ -31,6 +30,8 @@ class Commands(click.Group):
         """Import the module of a command."""
         if cmd_name not in COMMANDS:
             return super().get_command(ctx, cmd_name)
+        from pilotfish.cli.configuration import with_profile
+
         command = importlib.import_module(f"pilotfish.cli.{cmd_name}").command
         assert isinstance(command, click.Command)
         return with_profile(command)

@@ -60,29 +60,28 @@ def command(
     ref = hub.resolve(named(name or model), offline=offline)
     plan = Plan.make(ref, context)
     with plan.file as container:
-        refusal = _refusal(plan)
-        facts: dict[str, object] = {
-            "name": ref.name,
-            "title": str(plan.metadata.get("general.name", "")),
-            "path": str(ref.path),
-            "family": plan.metadata["general.architecture"],
-            "size_bytes": plan.weights_bytes,
-            "parameters": sum(math.prod(info.shape) for info in container.tensors.values()),
-            "context_max": plan.longest,
-            "context": plan.context,
-            "tensor_types": _types(container),
-            "kv_bytes": plan.kv_bytes,
-            "memory_bytes": plan.weights_bytes + plan.kv_bytes,
-            "free_bytes": memory.free_bytes(),
-            "chat_template": "tokenizer.chat_template" in plan.metadata,
-            "draft": ref.entry.draft if ref.entry else None,
-            "promise": "bits" if refusal is None else None,
-            "refusal": refusal,
-            "config_file": str(config_path()),
-            "settings": {
-                key: {"value": value, "source": source} for key, (value, source) in settings.items()
-            },
-        }
+        by_type, refusal = _types(container), _refusal(plan)
+        parameters = sum(math.prod(info.shape) for info in container.tensors.values())
+    facts: dict[str, object] = {
+        "name": ref.name,
+        "title": str(plan.metadata.get("general.name", "")),
+        "path": str(ref.path),
+        "family": plan.metadata["general.architecture"],
+        "size_bytes": plan.weights_bytes,
+        "context_max": plan.longest,
+        "context": plan.context,
+        "tensor_types": by_type,
+        "kv_bytes": plan.kv_bytes,
+        "memory_bytes": plan.weights_bytes + plan.kv_bytes,
+        "free_bytes": memory.free_bytes(),
+        "chat_template": "tokenizer.chat_template" in plan.metadata,
+        "draft": ref.entry.draft if ref.entry else None,
+        "parameters": parameters,
+        "promise": "bits" if refusal is None else None,
+        "refusal": refusal,
+        "config_file": str(config_path()),
+        "settings": {key: {"value": value, "source": source} for key, (value, source) in settings.items()},
+    }
     sha256 = ref.sha256 or file_sha256(ref.path)
     isa = os.environ.get("PILOTFISH_ISA") or _kernels.isas()[0]
     machine = {"cpu": cpu_name(), "isa": isa, "threads": threads or default_threads(), "read_gb_s": None}

@@ -14,7 +14,7 @@ from pilotfish.hub.from_repository import find_here
 from pilotfish.hub.names import HUB, LLAMA_CPP, OLLAMA, read_hub_name
 from pilotfish.hub.pull import offline_wanted
 from pilotfish.hub.registry import REGISTRY, Entry, entry_of, entry_of_file, find
-from pilotfish.shards import shard_of, shard_paths
+from pilotfish.shards import shard_of
 
 if TYPE_CHECKING:
     from pilotfish.hub.found import Found
@@ -99,9 +99,10 @@ def _of_file(path: Path) -> ModelRef:
     if entry is not None:
         return ModelRef(path, entry.name, entry)
     shard = shard_of(path.name)
-    if shard is None or not shard_paths(path)[0].is_file():
+    first = path if shard is None else path.with_name(shard.name(1))
+    if shard is None or not first.is_file():
         return ModelRef(path, path.stem, None)
-    return ModelRef(shard_paths(path)[0], shard.stem, None)
+    return ModelRef(first, shard.stem, None)
 
 
 def _of_found(found: Found) -> ModelRef:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 from pilotfish.engines.native.header import Header, TensorInfo, Value
 from pilotfish.errors import FormatError, ModelError, UnsupportedError, UsageError
-from pilotfish.shards import shard_paths
+from pilotfish.shards import shard_of
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -104,13 +104,14 @@ class Container:
             files = [_mapped(path, opened)]
             count = _split(files[0], "split.count", 1)
             if count > 1:
-                paths = shard_paths(path)
-                if len(paths) != count:
+                shard = shard_of(path.name)
+                if shard is None or shard.count != count:
                     raise UnsupportedError(
                         f"{path} is one of the {count} files of a split model, and not named as such",
                         f"name the files ...-00001-of-{count:05d}.gguf and so on",
                     )
-                files = [files[0] if one == path else _mapped(one, opened) for one in paths]
+                names = [path.with_name(shard.name(number)) for number in range(1, min(count, 9_999) + 1)]
+                files = [files[0] if one == path else _mapped(one, opened) for one in names]
                 _check_split(files)
             container = cls(files)
             opened.pop_all()
