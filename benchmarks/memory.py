@@ -47,9 +47,9 @@ def main() -> None:
     promised: list[tuple[int, int]] = []
     check = memory.check_room
 
-    def heard(what: str, need: int, free: int | None, *hint: str) -> None:
+    def heard(what: str, need: int, free: int | None, hint: str = "") -> None:
         promised.append((need, resident()))
-        check(what, need, free, *hint)
+        check(what, need, free, *([hint] if hint else []))
 
     memory.check_room = heard
     llm = pilotfish.load(
@@ -58,8 +58,7 @@ def main() -> None:
     need, before = promised[0]
     text = llm.encode("def double(x):\n    return x + x\n\n")
     prompt = (text * (given.context // len(text) + 1))[: given.context - ANSWER]
-    length = "auto" if given.draft == "off" else 4
-    answer = llm.generate(prompt, max_tokens=2 * ANSWER, draft_length=length)
+    answer = llm.generate(prompt, max_tokens=2 * ANSWER, draft_length="auto" if given.draft == "off" else 4)
     assert len(answer.tokens) == ANSWER
     taken = most_resident() - before
     name = given.model if given.draft == "off" else f"{given.model} with {given.draft}"

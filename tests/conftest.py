@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def _no_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test depends on the settings of whoever runs it."""
+    monkeypatch.setenv("PILOTFISH_CONFIG", os.devnull)
 
 
 def _cached(name: str) -> Path:

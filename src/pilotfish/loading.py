@@ -267,7 +267,7 @@ def _load(
         name=name,
         engine=engine,
         path=plan.ref.path,
-        checksum=plan.ref.entry.sha256 if plan.ref.entry else "",
+        checksum=plan.ref.sha256,
         isa=engine.isa,
         threads=engine.threads,
         dispose=engine.dispose,

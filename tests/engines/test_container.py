@@ -291,11 +291,6 @@ def test_an_unknown_tensor_type_is_named_with_its_tensor(written: Callable[[byte
         Container.open(written(GgufFile([], [Tensor("blk.0.attn_q.weight", (32,), code=code)]).build()))
 
 
-def test_one_shard_of_a_split_model_is_refused(written: Callable[[bytes], Path]) -> None:
-    with pytest.raises(UnsupportedError, match="split into 3 files"):
-        Container.open(written(GgufFile([("split.count", Typed("u16", 3))]).build()))
-
-
 def test_every_truncation_is_a_model_error(written: Callable[[bytes], Path]) -> None:
     path = written(SMALL)
     for length in reversed(range(len(SMALL) - 31)):

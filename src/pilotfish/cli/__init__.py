@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import NoReturn
 
-COMMANDS = ("run", "chat", "pull", "models", "info", "demo", "verify", "bench")
+COMMANDS = ("run", "chat", "pull", "models", "rm", "info", "demo", "verify", "bench")
 
 
 class Commands(click.Group):
@@ -31,9 +31,11 @@ class Commands(click.Group):
         """Import the module of a command."""
         if cmd_name not in COMMANDS:
             return super().get_command(ctx, cmd_name)
+        from pilotfish.cli.configuration import with_profile
+
         command = importlib.import_module(f"pilotfish.cli.{cmd_name}").command
         assert isinstance(command, click.Command)
-        return command
+        return with_profile(command)
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:  # noqa: ANN401 - passed on to click
         """Read the arguments, which may print the help."""
@@ -76,7 +78,8 @@ def _version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None
 def cli() -> None:
     """Exact speculative decoding: the same answer, sooner.
 
-    Options can also be given in the environment, as PILOTFISH_MODEL, PILOTFISH_THREADS and so on.
+    Options can also be given in the environment, as PILOTFISH_MODEL, PILOTFISH_THREADS and so on, or in a
+    configuration file; `pilotfish info` shows what is set, and where.
     """
 
 

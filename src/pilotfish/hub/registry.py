@@ -6,6 +6,8 @@ import difflib
 from dataclasses import dataclass
 
 from pilotfish.errors import UnknownModel
+from pilotfish.hub.names import HubName
+from pilotfish.hub.quants import DEFAULT_ORDER, quant_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,3 +156,21 @@ def find(name: str) -> Entry:
     near = difflib.get_close_matches(name[:80].lower(), REGISTRY, n=1, cutoff=0.4)
     guess = f"did you mean {near[0]}? " if near else ""
     raise UnknownModel(f"no model is named {name[:80]!r}", f"{guess}known: {', '.join(REGISTRY)}")
+
+
+def entry_of(name: HubName) -> Entry | None:
+    """Return the entry whose file a name of the hub means, None if it means another."""
+    for entry in REGISTRY.values():
+        wanted = (name.quant or DEFAULT_ORDER[0]).lower()
+        if entry.hub.repo.lower() == name.repo.lower() and wanted in {
+            quant_of(entry.hub.file).lower(),
+            entry.hub.file.lower(),
+            entry.hub.file.lower().removesuffix(".gguf"),
+        }:
+            return entry
+    return None
+
+
+def entry_of_file(sha256: str) -> Entry | None:
+    """Return the entry of the file that has this checksum, None if there is none."""
+    return next((entry for entry in REGISTRY.values() if entry.sha256 == sha256), None)

@@ -111,7 +111,6 @@ class Header:
         self._check_count(tensors, _SMALLEST_TENSOR, "tensors", 8, _MOST_ENTRIES)
         for _ in range(entries):
             self._read_entry()
-        self._check_split()
         alignment = self._alignment()
         relative = [self._read_tensor(alignment) for _ in range(tensors)]
         start = -(-self._at // alignment) * alignment
@@ -232,14 +231,6 @@ class Header:
             at = end
         self._at = at
         return strings
-
-    def _check_split(self) -> None:
-        shards = self.metadata.get("split.count", 1)
-        if isinstance(shards, int) and shards > 1:
-            raise UnsupportedError(
-                f"{self._path} is one shard of a model split into {shards} files",
-                "merge the shards into one file",
-            )
 
     def _alignment(self) -> int:
         alignment = self.metadata.get("general.alignment", 32)
