@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pilotfish import sampling as sampling_module
+from pilotfish.adjusting import Adjustment
 from pilotfish.control import ByGain
 from pilotfish.costs import Costs
 from pilotfish.drafters.auto import AutoDrafter
@@ -38,7 +39,11 @@ def _chosen(bits: bytes, sampling: Sampling, position: int) -> int:
     return sampling_module.choose(np.frombuffer(bits, np.float32), sampling, position)
 
 
-def _choose(logits: NDArray[np.float32], sampling: Sampling, position: int) -> int:
+def _choose(
+    logits: NDArray[np.float32], sampling: Sampling, position: int, adjustment: Adjustment | None = None
+) -> int:
+    if adjustment is not None:
+        return sampling_module.choose(logits, sampling, position, adjustment)
     return _chosen(logits.tobytes(), sampling, position)
 
 
