@@ -30,9 +30,11 @@ class Word:
         """Return how much of the word a text ends with that ended with `matched` of it before `token`."""
         word, borders = self._word, self._borders
         for byte in self._tokenizer.token_bytes(token):
-            while matched and (matched == len(word) or word[matched] != byte):
+            while matched and word[matched] != byte:
                 matched = borders[matched]
             matched += word[matched] == byte
+            if matched == len(word):
+                matched = borders[matched]
         return matched
 
     def completed_by(self, matched: int) -> NDArray[np.int32]:
