@@ -6,7 +6,7 @@ import pytest
 
 import pilotfish
 from cli_calls import call
-from pilotfish.engines.scripted import answers
+from pilotfish.engines.scripted import answers, uniform
 from tiny import END, VOCAB_SIZE, says, write_header
 
 if TYPE_CHECKING:
@@ -77,10 +77,14 @@ def test_every_option_of_the_sampler_reaches_the_answer(tiny: Callable[..., Any]
     assert call(*args, "--logit-bias", "120:90", "--max-tokens", "3").json["text"] == "xxx"
     assert call(*args, "--ignore-eos", "--max-tokens", "20").json["finish_reason"] == "length"
     assert call(*args, "--min-tokens", "13", "--max-tokens", "20").json["stats"]["tokens"] > 12
-    assert call(*args, "--repeat-penalty", "100", "--repeat-last-n", "1").json["text"][:3] == "hel"
-    assert call(*args, "--repeat-penalty", "100").json["text"] != "hello world"
-    found = call(*args, "--presence-penalty", "0.5", "--frequency-penalty", "-0.5").json["settings"]
+    penalties = ("--presence-penalty", "0.5", "--frequency-penalty", "-0.5", "--repeat-penalty", "1.5")
+    found = call(*args, *penalties, "--repeat-last-n", "3").json["settings"]
     assert (found["presence_penalty"], found["frequency_penalty"]) == (0.5, -0.5)
+    assert (found["repeat_penalty"], found["repeat_last_n"]) == (1.5, 3)
+    # Of tokens that are all alike, the first that has not been said.
+    tiny(uniform(VOCAB_SIZE))
+    said = call(*args, "--presence-penalty", "1", "--max-tokens", "4").json["tokens"]
+    assert said == call(*args, "--frequency-penalty", "1", "--max-tokens", "4").json["tokens"] == [0, 1, 2, 3]
 
 
 def test_several_answers_come_one_after_another(tiny: Callable[..., Any]) -> None:
