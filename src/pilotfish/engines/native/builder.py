@@ -17,7 +17,7 @@ from pilotfish.engines.native.container import Container
 from pilotfish.engines.native.kernel_types import KERNEL_TYPES
 from pilotfish.engines.native.slim import GROUP, HeadGroups, Slim
 from pilotfish.engines.native.tensor_types import TENSOR_TYPES
-from pilotfish.errors import FormatError, UnsupportedError
+from pilotfish.errors import FormatError, UnsupportedError, shown_name
 from pilotfish.kernels import _kernels
 
 _BLOCK = 32
@@ -216,7 +216,7 @@ class Builder:
         unused = sorted(self._container.tensors.keys() - self._used)
         if unused:
             raise UnsupportedError(
-                f"the tensor {unused[0]} is not supported",
+                f"the tensor {shown_name(unused[0])} is not supported",
                 f"{len(unused)} tensor(s) of the file have no place in a {self.config.architecture} model",
             )
 
@@ -234,7 +234,8 @@ class Builder:
             return 0
         if info.type not in KERNEL_TYPES:
             raise UnsupportedError(
-                f"the tensor {name} has type {info.type}", f"supported are {', '.join(KERNEL_TYPES)}"
+                f"the tensor {shown_name(name)} has type {info.type}",
+                f"supported are {', '.join(KERNEL_TYPES)}",
             )
         return _kernels.packed_bytes(KERNEL_TYPES[self._type(name)], info.shape[1], info.shape[0])
 
