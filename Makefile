@@ -24,6 +24,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 quietly = mkdir -p $(LOGS); { $(2); } >$(LOGS)/$(1) 2>&1 || { status=$$?; \
 	tail -n 30 $(LOGS)/$(1) >&2; echo "Failed; the whole log is in $(LOGS)/$(1)" >&2; exit $$status; }
 
+comma = ,
+
 # $(call requirements,LIST) prints the entries of a list that is made from the parsed pyproject.toml, one a line.
 requirements = $(BIN)/python -c 'import tomllib; \
 	toml = tomllib.load(open("pyproject.toml", "rb")); print("\n".join($(1)))'
@@ -32,6 +34,7 @@ NEEDED_BY_TESTS = toml["project"]["optional-dependencies"]["dev"]
 PEERS = [p for p in toml["project"]["optional-dependencies"]["peers"] if p.startswith("llama-cpp-python")]
 
 .PHONY: help demo test check format stubs peers models demo-models verify verify-prompts emulate emulate-tools clean
+.PHONY: fuzz sanitize sanitize-tools
 
 help: ## show these targets (the default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s  %s\n", $$1, $$2 }' Makefile
@@ -115,6 +118,35 @@ emulate-tools:
 	test -z "$$missing" || { \
 		echo "make emulate needs a compiler for ARM, an emulator of ARM and SIMDe. Type (Debian, Ubuntu):" >&2; \
 		echo "  sudo apt-get install -y g++ g++-aarch64-linux-gnu qemu-user libsimde-dev" >&2; exit 1; }
+
+# For `make fuzz`: how many files, and which
+COUNT = 10000
+SEED = 0
+
+fuzz: $(VENV)/.installed $(VENV)/.dev ## damage COUNT=10000 model files, from SEED=0 on, and load each (half an hour)
+	@PYTHONPATH=tests $(BIN)/python -m fuzz.run --count $(COUNT) --seed $(SEED)
+
+# A build of its own: the installed one stays. Tests find it by tests/sanitized/sitecustomize.py.
+SANITIZED = build/sanitized
+SANITIZED_TESTS = tests/kernels tests/engines tests/contract tests/oracle tests/test_decode.py
+sanitized = LD_PRELOAD="$$("$$CXX" -print-file-name=libasan.so) $$("$$CXX" -print-file-name=libstdc++.so.6)" \
+	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
+	SANITIZED_KERNELS="$$(ls $$PWD/$(SANITIZED)/_kernels*.so)" PYTHONPATH=$$PWD/tests/sanitized:$$PWD/tests
+
+sanitize: $(VENV)/.installed $(VENV)/.dev sanitize-tools ## run the tests of kernels and engines on kernels that check memory
+	@echo "==> building the kernels with checks of addresses and undefined behaviour (some minutes the first time)"
+	@. ./$(VENV)/.preflight; export CXX; $(call quietly,sanitize.log,export PATH="$$PWD/$(BIN):$$PATH"; \
+		cmake -S . -B $(SANITIZED) -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo \
+			-DPILOTFISH_SANITIZE=address$(comma)undefined -DPython_EXECUTABLE="$$PWD/$(BIN)/python" \
+			-Dnanobind_DIR="$$(python -m nanobind --cmake_dir)" && cmake --build $(SANITIZED))
+	@echo "==> running tests and damaged files on them"
+	@. ./$(VENV)/.preflight; $(sanitized) $(BIN)/python -m pytest -p no:faulthandler -o timeout=1800 \
+		$(SANITIZED_TESTS) $(ARGS)
+	@. ./$(VENV)/.preflight; $(sanitized) $(BIN)/python -m fuzz.run --count 300 --most-s 30
+
+sanitize-tools: $(VENV)/.created
+	@. ./$(VENV)/.preflight; test -f "$$("$$CXX" -print-file-name=libasan.so)" || { \
+		echo "make sanitize needs Linux and g++ with libasan; the compiler here is $$CXX" >&2; exit 1; }
 
 clean: ## remove what was built here, .venv included; the models stay in their cache
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

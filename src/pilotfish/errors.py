@@ -23,6 +23,22 @@
 
 from __future__ import annotations
 
+import reprlib
+from typing import Final
+
+_SHORT: Final = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxstring, _SHORT.maxother = 2, 4, 80, 80
+
+
+def shown(value: object) -> str:
+    """Return `repr` of a value from outside for a message, cut to 80 characters or some items of a list."""
+    return _SHORT.repr(value)
+
+
+def shown_name(name: str) -> str:
+    """Return a name from outside for a message, without quotes, but with escapes and cut as by `shown`."""
+    return shown(name)[1:-1]
+
 
 class PilotfishError(Exception):
     """Base of all errors raised on purpose.

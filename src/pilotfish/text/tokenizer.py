@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, cast
 import tokenizers
 from tokenizers import Regex, models, pre_tokenizers
 
-from pilotfish.errors import FormatError, UnsupportedError, UsageError
+from pilotfish.errors import FormatError, UnsupportedError, UsageError, shown
 from pilotfish.text.pre_tokenizers import PRE_TOKENIZERS, PreTokenizer
 from pilotfish.text.vocabulary import LETTER_TO_BYTE, Kind, Vocabulary, check_same, strings_at
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Tokenizer", "compare_vocabularies"]
 
+_LONGEST_WHOLE = 512
 _ALPHABET: Final = [chr(letter) for letter in LETTER_TO_BYTE]
 
 
@@ -54,8 +55,8 @@ class Tokenizer:
         self._adds_bos = adds_bos
         self._bytes: dict[int, bytes] = {}
         self._bpe = _byte_pair_encoder(vocabulary, cut, merges)
-        self._user = _any_of(vocabulary, vocabulary.user_ids)
-        self._special = _any_of(vocabulary, vocabulary.user_ids | vocabulary.control_ids)
+        self._user = _WholeTokens(vocabulary, vocabulary.user_ids)
+        self._special = _WholeTokens(vocabulary, vocabulary.user_ids | vocabulary.control_ids)
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, object]) -> Tokenizer:
@@ -71,14 +72,14 @@ class Tokenizer:
         model = metadata.get("tokenizer.ggml.model")
         if model != "gpt2":
             raise UnsupportedError(
-                f"tokenizer model {model!r} is not supported (tokenizer.ggml.model)",
+                f"tokenizer model {shown(model)} is not supported (tokenizer.ggml.model)",
                 "use a model with byte-level BPE, 'gpt2'",
             )
         name = metadata.get("tokenizer.ggml.pre")
         cut = PRE_TOKENIZERS.get(name) if isinstance(name, str) else None
         if cut is None:
             raise UnsupportedError(
-                f"pre-tokenizer {name!r} is not known (tokenizer.ggml.pre)",
+                f"pre-tokenizer {shown(name)} is not known (tokenizer.ggml.pre)",
                 f"known are {', '.join(sorted(PRE_TOKENIZERS))}",
             )
         if metadata.get("tokenizer.ggml.add_space_prefix"):
@@ -114,7 +115,7 @@ class Tokenizer:
                 "decode the input as UTF-8 first",
             ) from None
         ids: list[int] = []
-        for piece in _partition(text, self._special if special else self._user):
+        for piece in (self._special if special else self._user).partition(text):
             if isinstance(piece, int):
                 ids.append(piece)
             else:
@@ -179,7 +180,7 @@ def _merges(metadata: Mapping[str, object], vocabulary: Vocabulary) -> list[tupl
             if len(merge) != 2 or not all(map(known, [*merge, "".join(merge)]))
         )
         raise FormatError(
-            f"{key}[{index}] is {lines[index][:80]!r}, which does not join two tokens to a third",
+            f"{key}[{index}] is {shown(lines[index])}, which does not join two tokens to a third",
             "fetch the file again",
         )
     return cast("list[tuple[str, str]]", merges)
@@ -208,24 +209,42 @@ def _byte_pair_encoder(
     return encoder
 
 
-def _any_of(vocabulary: Vocabulary, ids: Iterable[int]) -> tuple[re.Pattern[str], dict[str, int]] | None:
-    """Return a pattern for these tokens' texts, the longest first, and the id of each text."""
-    texts = {vocabulary.tokens[token]: token for token in ids}
-    if not texts:
-        return None
-    longest_first = sorted(texts, key=lambda text: (-len(text), text))
-    return re.compile("|".join(map(re.escape, longest_first))), texts
+class _WholeTokens:
+    """Tokens that are cut out of a text as they stand, leftmost first, of those the longest.
 
+    They are looked up by first character and length: a pattern of all their texts would take time by their
+    number at each character, and a file may hold a million.
+    """
 
-def _partition(text: str, tokens: tuple[re.Pattern[str], dict[str, int]] | None) -> Iterator[str | int]:
-    """Cut whole tokens out of a text, leftmost first: yields their ids and the text between them."""
-    at = 0
-    if tokens is not None:
-        pattern, ids = tokens
-        for match in pattern.finditer(text):
-            if match.start() > at:
-                yield text[at : match.start()]
-            yield ids[match.group()]
-            at = match.end()
-    if at < len(text):
-        yield text[at:]
+    def __init__(self, vocabulary: Vocabulary, ids: Iterable[int]) -> None:
+        self._ids = {vocabulary.tokens[token]: token for token in ids}
+        lengths: dict[str, set[int]] = {}
+        for text, token in self._ids.items():
+            if len(text) > _LONGEST_WHOLE:
+                raise FormatError(
+                    f"token {token} is cut out of texts whole and has {len(text)} characters "
+                    f"(at most {_LONGEST_WHOLE} are accepted)",
+                    "fetch the file again",
+                )
+            lengths.setdefault(text[0], set()).add(len(text))
+        self._lengths = {first: sorted(its, reverse=True) for first, its in lengths.items()}
+        self._firsts = re.compile(f"[{''.join(map(re.escape, lengths))}]") if lengths else None
+
+    def partition(self, text: str) -> Iterator[str | int]:
+        """Yield the ids of such tokens and the text between them."""
+        at = 0
+        for match in self._firsts.finditer(text) if self._firsts else ():
+            start = match.start()
+            if start < at:
+                continue
+            for length in self._lengths[text[start]]:
+                piece = text[start : start + length]
+                found = self._ids.get(piece)
+                if found is not None:
+                    if start > at:
+                        yield text[at:start]
+                    yield found
+                    at = start + len(piece)
+                    break
+        if at < len(text):
+            yield text[at:]

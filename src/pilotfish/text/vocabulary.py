@@ -7,7 +7,7 @@ from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from pilotfish.errors import FormatError, VocabularyMismatch
+from pilotfish.errors import FormatError, VocabularyMismatch, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -118,7 +118,7 @@ class Vocabulary:
         if codes is None:
             codes = [1] * len(self.tokens)
         if not isinstance(codes, list) or len(codes) != len(self.tokens):
-            count = len(codes) if isinstance(codes, list) else repr(codes)[:40]
+            count = len(codes) if isinstance(codes, list) else shown(codes)
             raise FormatError(
                 f"{key} has {count} entries for {len(self.tokens)} tokens", "fetch the file again"
             )
@@ -126,7 +126,7 @@ class Vocabulary:
             kinds = [_KINDS[code] for code in codes]
         except (KeyError, TypeError):
             token = next(i for i, code in enumerate(codes) if not isinstance(code, int) or code not in _KINDS)
-            raise FormatError(f"{key}[{token}] is {codes[token]!r}, not a known kind of token") from None
+            raise FormatError(f"{key}[{token}] is {shown(codes[token])}, not a known kind of token") from None
         known = _ENDS | _FILL_IN
         for token, text in enumerate(self.tokens):
             if text in known:
@@ -145,7 +145,7 @@ class Vocabulary:
         for token, text in enumerate(self.tokens):
             if text and first.setdefault(text, token) != token:
                 raise FormatError(
-                    f"tokens {first[text]} and {token} are both {text!r}", "fetch the file again"
+                    f"tokens {first[text]} and {token} are both {shown(text)}", "fetch the file again"
                 )
 
     def _special_id(self, metadata: Mapping[str, object], key: str) -> int | None:
@@ -153,7 +153,7 @@ class Vocabulary:
         if token is None:
             return None
         if not isinstance(token, int) or isinstance(token, bool) or not 0 <= token < len(self.tokens):
-            raise FormatError(f"{key} is {token!r}, but ids go from 0 to {len(self.tokens) - 1}")
+            raise FormatError(f"{key} is {shown(token)}, but ids go from 0 to {len(self.tokens) - 1}")
         return token
 
     def raw_bytes(self, token: int) -> bytes:
@@ -225,4 +225,4 @@ def _identity(vocabulary: Vocabulary, token: int) -> tuple[bool, bytes] | None:
 def _describe(vocabulary: Vocabulary, token: int) -> str:
     if token >= len(vocabulary.tokens):
         return "nothing"
-    return f"{vocabulary.tokens[token]!r} ({vocabulary.kinds[token].value})"
+    return f"{shown(vocabulary.tokens[token])} ({vocabulary.kinds[token].value})"

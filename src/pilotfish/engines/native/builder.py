@@ -17,7 +17,7 @@ from pilotfish.engines.native.container import Container
 from pilotfish.engines.native.kernel_types import KERNEL_TYPES, not_read
 from pilotfish.engines.native.slim import GROUP, HeadGroups, Slim
 from pilotfish.engines.native.tensor_types import TENSOR_TYPES
-from pilotfish.errors import FormatError, UnsupportedError
+from pilotfish.errors import FormatError, UnsupportedError, shown_name
 from pilotfish.kernels import _kernels
 
 _BLOCK = 32
@@ -216,7 +216,7 @@ class Builder:
         unused = sorted(self._container.tensors.keys() - self._used)
         if unused:
             raise UnsupportedError(
-                f"the tensor {unused[0]} is not supported",
+                f"the tensor {shown_name(unused[0])} is not supported",
                 f"{len(unused)} tensor(s) of the file have no place in a {self.config.architecture} model",
             )
 
@@ -233,7 +233,7 @@ class Builder:
         if len(info.shape) != 2:
             return 0
         if info.type not in KERNEL_TYPES:
-            raise not_read(name, info.type)
+            raise not_read(shown_name(name), info.type)
         return _kernels.packed_bytes(KERNEL_TYPES[self._type(name)], info.shape[1], info.shape[0])
 
     def _type(self, name: str) -> str:

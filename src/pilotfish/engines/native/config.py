@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pilotfish.engines.native.container import Value
-from pilotfish.errors import FormatError, UnsupportedError
+from pilotfish.errors import FormatError, UnsupportedError, shown, shown_name
 
 
 class Config:
@@ -20,7 +20,7 @@ class Config:
     def __init__(self, metadata: Mapping[str, Value]) -> None:
         name = metadata.get("general.architecture")
         if not isinstance(name, str) or not name:
-            raise FormatError(f"general.architecture is {name!r}", "the file names no model family")
+            raise FormatError(f"general.architecture is {shown(name)}", "the file names no model family")
         self.architecture = name
         prefix = name + "."
         self._values = {k.removeprefix(prefix): v for k, v in metadata.items() if k.startswith(prefix)}
@@ -33,14 +33,14 @@ class Config:
         """Return a whole number in 1..most."""
         value = self._get(key, default)
         if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
-            raise FormatError(f"{self.architecture}.{key} is {value!r}, not a number in 1..{most}")
+            raise FormatError(f"{self.architecture}.{key} is {shown(value)}, not a number in 1..{most}")
         return value
 
     def real(self, key: str, default: float | None = None) -> float:
         """Return a positive, finite number."""
         value = self._get(key, default)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-            raise FormatError(f"{self.architecture}.{key} is {value!r}, not a positive number")
+            raise FormatError(f"{self.architecture}.{key} is {shown(value)}, not a positive number")
         return float(value)
 
     def expect(self, key: str, value: float) -> None:
@@ -48,7 +48,7 @@ class Config:
         found = self._get(key, value)
         if found != value:
             raise UnsupportedError(
-                f"{self.architecture}.{key} is {found!r}; only {value!r} is supported here",
+                f"{self.architecture}.{key} is {shown(found)}; only {value!r} is supported here",
                 "this model needs a newer version of pilotfish",
             )
 
@@ -58,7 +58,7 @@ class Config:
         if unread:
             key = f"{self.architecture}.{unread[0]}"
             raise UnsupportedError(
-                f"the key {key} = {self._values[unread[0]]!r} is not supported",
+                f"the key {shown_name(key)} = {shown(self._values[unread[0]])} is not supported",
                 f"it changes what a {self.architecture} model computes",
             )
 
