@@ -280,7 +280,7 @@ def test_four_levels_of_nesting_are_still_read(written: Callable[[bytes], Path])
 
 @pytest.mark.parametrize(("code", "kind"), sorted(REMOVED_TYPES.items()))
 def test_a_type_that_gguf_had_once_is_named(written: Callable[[bytes], Path], code: int, kind: str) -> None:
-    with pytest.raises(UnsupportedError, match=f"has type {kind}, which GGUF has no longer") as caught:
+    with pytest.raises(UnsupportedError, match=f"has type {kind}, which GGUF lacks now") as caught:
         Container.open(written(GgufFile([], [Tensor("blk.0.attn_q.weight", (32,), code=code)]).build()))
     assert "Q4_0 file" in caught.value.hint
 

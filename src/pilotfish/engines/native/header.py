@@ -269,7 +269,7 @@ class Header:
         code = self._number(_U32)
         if code in REMOVED_TYPES:
             raise UnsupportedError(
-                f"{self._path}: tensor {shown(name)} has type {REMOVED_TYPES[code]}, which GGUF has no longer",
+                f"{self._path}: tensor {shown(name)} has type {REMOVED_TYPES[code]}, which GGUF lacks now",
                 "take the model's Q4_0 file, which is repacked for the processor at load",
             )
         if code not in TENSOR_TYPES:
