@@ -211,9 +211,7 @@ class Reference:
         """Rotate the first `rope_size` entries of each head, shape (n, heads, size)."""
         half = self.rope_size // 2
         angles = positions[:, None] * base ** (-np.arange(half) / half) / factors
-        cos, sin = (
-            (f(angles) * self.rope_magnitude).astype(self.dtype)[:, None] for f in (np.cos, np.sin)
-        )
+        cos, sin = ((f(angles) * self.rope_magnitude).astype(self.dtype)[:, None] for f in (np.cos, np.sin))
         if self.family == "llama":
             first, second = slice(0, self.rope_size, 2), slice(1, self.rope_size, 2)
         else:

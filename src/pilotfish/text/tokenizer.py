@@ -36,9 +36,9 @@ class Encoder(Protocol):
 class Tokenizer:
     """Byte-pair encoding as the model was trained with; immutable, shared by threads.
 
-    Text is never normalized, so `decode(encode(text)) == text` wherever the vocabulary has the bytes, but for the
-    space that some vocabularies put before a text. Bytes that one lacks (SmolLM2 has no token for U+0004, for
-    instance) give no id, as in llama.cpp.
+    Text is never normalized, so `decode(encode(text)) == text` wherever the vocabulary has the bytes, but for
+    the space that some vocabularies put before a text. Bytes that one lacks (SmolLM2 has no token for U+0004,
+    for instance) give no id, as in llama.cpp.
 
     Attributes
     ----------
@@ -176,7 +176,7 @@ def compare_vocabularies(target: Tokenizer, draft: Tokenizer) -> None:
     check_same(target.vocabulary, draft.vocabulary)
 
 
-_ENCODERS: Final[dict[str, type[ByteLevelEncoder] | type[SentencePieceEncoder]]] = {
+_ENCODERS: Final[dict[str, type[ByteLevelEncoder | SentencePieceEncoder]]] = {
     BYTE_LEVEL: ByteLevelEncoder,
     SENTENCE_PIECE: SentencePieceEncoder,
 }

@@ -143,6 +143,11 @@ class Vocabulary:
         except (KeyError, TypeError):
             token = next(i for i, code in enumerate(codes) if not isinstance(code, int) or code not in _KINDS)
             raise FormatError(f"{key}[{token}] is {codes[token]!r}, not a known kind of token") from None
+        self._mark_by_text(kinds, marked=marked)
+        return kinds
+
+    def _mark_by_text(self, kinds: list[Kind], *, marked: bool) -> None:
+        """Mark what files often don't: ends, tokens for filling in code, padding."""
         known = _ENDS | _FILL_IN
         if Kind.USER in {kinds[token] for token, text in enumerate(self.tokens) if text == "<s>"}:
             known -= {"</s>"}  # both are tags of HTML, as in gemma
@@ -157,7 +162,6 @@ class Vocabulary:
                 text.startswith("[PAD") and kinds[token] is not Kind.CONTROL and _PADDING.fullmatch(text)
             ):
                 kinds[token] = Kind.PADDING
-        return kinds
 
     def _check_distinct(self) -> None:
         if len(set(self.tokens)) == len(self.tokens):

@@ -224,9 +224,7 @@ class Builder:
         shape = self.attention_shape
         weight = self._matrix(matrix, h.width, rows=(shape.heads + 2 * shape.kv_heads) * shape.head)
         out = self._buffer(weight.rows)
-        self.program.linear(
-            h.index, [(weight, None, 0)], out.index, add=False, wanted_only=False, name="qkv"
-        )
+        self.program.linear(h.index, [(weight, None, 0)], out.index, add=False, wanted_only=False, name="qkv")
         return out
 
     def linear(self, h: Activations, matrix: str) -> Buffer:
@@ -245,9 +243,7 @@ class Builder:
     def add_linear(self, x: Buffer, h: Activations, matrix: str) -> None:
         """Add a matrix's result to the residual stream."""
         weight = self._matrix(matrix, h.width, rows=x.width)
-        self.program.linear(
-            h.index, [(weight, None, 0)], x.index, add=True, wanted_only=False, name="output"
-        )
+        self.program.linear(h.index, [(weight, None, 0)], x.index, add=True, wanted_only=False, name="output")
 
     def attention(
         self,
@@ -294,7 +290,7 @@ class Builder:
         width = self.config.integer("feed_forward_length")
         out = self._activations(width)
         both = self._matrix(gate_and_up, h.width, rows=2 * width)
-        self.program.gated(h.index, both, both, False, out.index)  # noqa: FBT003
+        self.program.gated(h.index, both, both, False, out.index)
         return out
 
     def logits(self, h: Activations, matrix: str) -> None:
@@ -307,9 +303,7 @@ class Builder:
             self._gathered.add(matrix)
             self.program.restricted_head(h.index, weight, out.index)
             return
-        self.program.linear(
-            h.index, [(weight, None, 0)], out.index, add=False, wanted_only=True, name="head"
-        )
+        self.program.linear(h.index, [(weight, None, 0)], out.index, add=False, wanted_only=True, name="head")
         self._gathered.discard(matrix)  # a tied embedding is read in full after all
         self.program.set_logits(out.index)
 

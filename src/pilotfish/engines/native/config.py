@@ -29,9 +29,7 @@ class Config:
     def __contains__(self, key: str) -> bool:
         return key in self._values
 
-    def integer(
-        self, key: str, default: int | None = None, *, least: int = 1, most: int = 1 << 24
-    ) -> int:
+    def integer(self, key: str, default: int | None = None, *, least: int = 1, most: int = 1 << 24) -> int:
         """Return a whole number in least..most."""
         value = self._get(key, default)
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:

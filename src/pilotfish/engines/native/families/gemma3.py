@@ -2,10 +2,10 @@
 
 - Every block has four norms: before and after attention, before and after the MLP; the later one is taken
   before the residual is added. Their weights have had 1 added by the converter.
-- Queries and keys have a norm too. The gate is gelu by tanh. The head is the embedding, which is multiplied by
-  sqrt(width) where it is read.
-- Layers with a window rotate with a base of their own, 10,000, and are not scaled. Files don't say so, nor which
-  layers these are.
+- Queries and keys have a norm too. The gate is gelu by tanh. The head is the embedding, which is multiplied
+  by sqrt(width) where it is read.
+- Layers with a window rotate with a base of their own, 10,000, and are not scaled. Files don't say so, nor
+  which layers these are.
 """
 
 from __future__ import annotations
@@ -28,9 +28,8 @@ def build(m: Builder) -> None:
     c.expect("attention.sliding_window_pattern", _GLOBAL_EVERY)
     window = c.integer("attention.sliding_window", most=1 << 30)
     width = c.integer("embedding_length")
-    # The largest model divides scores by the root of its width's share, the others by that of the head's size.
-    share = width // shape.heads if shape.layers == _LAYERS_OF_27B else shape.head
-    scale = 1 / math.sqrt(share)
+    # Scores are divided by the root of the head's size; in the largest model, of a head's share of the width.
+    scale = 1 / math.sqrt(width // shape.heads if shape.layers == _LAYERS_OF_27B else shape.head)
     c.expect("rope.dimension_count", shape.head)
     everywhere = m.rope_table(c.real("rope.freq_base", 1e6), shape.head, factor=linear_factor(m))
     nearby = m.rope_table(c.real("rope.freq_base_swa", 10_000.0), shape.head)
@@ -48,10 +47,10 @@ def build(m: Builder) -> None:
             scale=scale,
             window=0 if sees_all else window,
         )
-        a = m.linear(a, block + "attn_output.weight")
-        m.add_norm(x, a, block + "post_attention_norm.weight", eps)
+        y = m.linear(a, block + "attn_output.weight")
+        m.add_norm(x, y, block + "post_attention_norm.weight", eps)
         h = m.norm(x, block + "ffn_norm.weight", eps)
         h = m.gated(h, block + "ffn_gate.weight", block + "ffn_up.weight", gelu=True)
-        h = m.linear(h, block + "ffn_down.weight")
-        m.add_norm(x, h, block + "post_ffw_norm.weight", eps)
+        y = m.linear(h, block + "ffn_down.weight")
+        m.add_norm(x, y, block + "post_ffw_norm.weight", eps)
     logits(m, x, eps)

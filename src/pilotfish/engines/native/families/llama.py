@@ -1,7 +1,7 @@
 """llama (Touvron et al. 2023) and what follows it, Llama 3, Mistral and SmolLM2 among them.
 
-Grouped-query attention, pairs of rope side by side in the file; Llama 3.1 and later scale rope by the factors in
-the tensor `rope_freqs`. Mistral's files are of this family too.
+Grouped-query attention, pairs of rope side by side in the file. Llama 3.1 and later scale rope by the factors
+in the tensor `rope_freqs`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """phi3 (Abdin et al. 2024), Phi-3, Phi-3.5 and Phi-4: fused matrices, LongRoPE, a window in some.
 
-Queries, keys and values are one tensor, gate and up another. LongRoPE (Ding et al. 2024) divides each pair's
-angle by one factor up to the context that the model was first trained for, and by another beyond: which of the
-two is chosen here, by the context that the model is loaded with, so that keys never have to be rotated anew.
+Queries, keys and values are one tensor, gate and up another. LongRoPE (Ding et al. 2024) divides the angle of
+each pair by one factor up to the context that the model was first trained for, and by another beyond. The
+context that a model is loaded with decides which, once, so that no key has to be rotated anew.
 """
 
 from __future__ import annotations
