@@ -128,6 +128,7 @@ def test_very_long_texts_are_encoded(text: str) -> None:
         ({"scores": [float("nan")] * len(TOKENS)}, FormatError, "scores[0] is nan"),
         ({"scores": ["x"] * len(TOKENS)}, FormatError, "scores[0] is 'x'"),
         ({"token_type": [1] * len(TOKENS)}, UnsupportedError, "0 of the 256 bytes"),
+        ({"tokens": [*(text for text, _ in TOKENS[:-1]), "a" * 10**6]}, UnsupportedError, "1000000 char"),
         ({"token_type": [6, *(kind for _, kind in TOKENS[1:])]}, FormatError, "token 0 is '<unk>'"),
         ({"token_type": [9, *(kind for _, kind in TOKENS[1:])]}, FormatError, "[0] is 9"),
     ],

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 _SCORES = "tokenizer.ggml.scores"
 
+_LONGEST = 256
+"""Characters of a token: every way to cut one is looked at."""
+
 
 class SentencePieceEncoder:
     """Encodes text without special tokens.
@@ -32,7 +35,7 @@ class SentencePieceEncoder:
     Raises
     ------
     UnsupportedError
-        Some of the 256 byte tokens are missing.
+        Some of the 256 byte tokens are missing, or a token is very long.
     FormatError
         Scores that are missing or don't fit the tokens.
     """
@@ -112,6 +115,11 @@ def _merges(pieces: Mapping[str, int], scores: list[float], tokens: list[str]) -
     what is merged within; so which pair of a token goes first makes no difference.
     """
     known = [token for token in pieces.values() if token < len(tokens)]
+    long = next((token for token in known if len(tokens[token]) > _LONGEST), None)
+    if long is not None:
+        raise UnsupportedError(
+            f"token {long} has {len(tokens[long])} characters", f"up to {_LONGEST} are supported"
+        )
     known.sort(key=lambda token: -scores[token])
     return [
         (left, right)
