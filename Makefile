@@ -67,7 +67,7 @@ peers: $(VENV)/.packages ## compile llama.cpp for this processor, for `bench pas
 
 # An environment of its own: torch is large. From the second index comes torch without CUDA.
 REFERENCES = build/references
-references: $(VENV)/.installed $(VENV)/.dev ## compare each model family with the transformers library (fetches 1 GB)
+references: $(VENV)/.installed $(VENV)/.dev ## compare each model family with the transformers library (fetches 0.3 GB)
 	@test -x $(REFERENCES)/bin/python || $(BIN)/python -m venv $(REFERENCES)
 	@echo "==> installing torch and transformers in $(REFERENCES) (a few minutes the first time)"
 	@$(call quietly,references.log,$(call requirements,toml["project"]["optional-dependencies"]["references"]) \
