@@ -7,7 +7,7 @@ BIN = $(VENV)/bin
 LOGS = build/logs
 
 DEMO_MODELS = qwen2.5-coder-1.5b qwen2.5-coder-0.5b
-TEST_MODELS = smollm2-135m $(DEMO_MODELS)
+TEST_MODELS = smollm2-135m gemma-3-270m $(DEMO_MODELS)
 
 # Options for pytest, such as ARGS="-k sampling"
 ARGS =
@@ -33,7 +33,7 @@ NEEDED = toml["build-system"]["requires"] + toml["project"]["dependencies"] + ["
 NEEDED_BY_TESTS = toml["project"]["optional-dependencies"]["dev"]
 PEERS = [p for p in toml["project"]["optional-dependencies"]["peers"] if p.startswith("llama-cpp-python")]
 
-.PHONY: help demo test check format stubs peers models demo-models verify verify-prompts emulate emulate-tools clean
+.PHONY: help demo test check format stubs peers references models demo-models verify verify-prompts emulate emulate-tools clean
 .PHONY: fuzz sanitize sanitize-tools
 
 help: ## show these targets (the default)
@@ -68,7 +68,17 @@ peers: $(VENV)/.packages ## compile llama.cpp for this processor, for `bench pas
 		&& CMAKE_ARGS="-DGGML_NATIVE=ON" $(BIN)/pip install --force-reinstall --no-deps --no-cache-dir \
 			--no-binary llama-cpp-python -r $(VENV)/peers.txt && $(BIN)/pip install -r $(VENV)/peers.txt)
 
-models: $(VENV)/.installed ## fetch the models that the tests and the demo use (1.7 GB)
+# An environment of its own: torch is large. From the second index comes torch without CUDA.
+REFERENCES = build/references
+references: $(VENV)/.installed $(VENV)/.dev ## compare each model family with the transformers library (fetches 0.3 GB)
+	@test -x $(REFERENCES)/bin/python || $(BIN)/python -m venv $(REFERENCES)
+	@echo "==> installing torch and transformers in $(REFERENCES) (a few minutes the first time)"
+	@$(call quietly,references.log,$(call requirements,toml["project"]["optional-dependencies"]["references"]) \
+		>$(REFERENCES)/packages.txt && $(REFERENCES)/bin/pip install --retries 1 \
+		--extra-index-url https://download.pytorch.org/whl/cpu -r $(REFERENCES)/packages.txt)
+	@$(BIN)/python benchmarks/references.py $(REFERENCES)/bin/python --out docs/results/references.json
+
+models: $(VENV)/.installed ## fetch the models that the tests and the demo use (2.0 GB)
 	@for model in $(TEST_MODELS); do $(BIN)/pilotfish pull $$model || exit $$?; done
 
 demo-models: $(VENV)/.installed

@@ -32,6 +32,11 @@ def smollm2() -> Path:
 
 
 @pytest.fixture(scope="session")
+def gemma() -> Path:
+    return _cached("gemma-3-270m")
+
+
+@pytest.fixture(scope="session")
 def qwen05() -> Path:
     return _cached("qwen2.5-coder-0.5b")
 

@@ -14,8 +14,8 @@ from pilotfish.hub.quants import quant_of
 from pilotfish.hub.registry import entry_of, find
 
 
-def test_the_three_names_are_there_and_the_default_names_its_draft_model() -> None:
-    assert list(REGISTRY) == ["qwen2.5-coder-1.5b", "qwen2.5-coder-0.5b", "smollm2-135m"]
+def test_the_names_are_there_and_the_default_names_its_draft_model() -> None:
+    assert list(REGISTRY) == ["qwen2.5-coder-1.5b", "qwen2.5-coder-0.5b", "smollm2-135m", "gemma-3-270m"]
     assert REGISTRY[DEFAULT_MODEL].draft == "qwen2.5-coder-0.5b"
 
 
@@ -28,7 +28,7 @@ def test_an_entry_is_consistent(name: str) -> None:
     assert sum(sizes) == entry.size
     assert all(0 < size <= entry.packages.part_bytes for size in sizes)
     assert entry.draft is None or entry.draft in REGISTRY
-    assert entry.licence == "Apache-2.0"
+    assert entry.licence == ("LicenseRef-Gemma" if name == "gemma-3-270m" else "Apache-2.0")
 
 
 @pytest.mark.parametrize("name", REGISTRY)

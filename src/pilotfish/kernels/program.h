@@ -86,20 +86,30 @@ class Program {
   // read: quantized rows, or floats where a reader's weights (or the debug path) want them.
   int buffer(int width);
   int activations(int width);
-  void embed(std::shared_ptr<Weight> table, int out);
-  int rope_table(double base, int dimensions);
+  void embed(std::shared_ptr<Weight> table, float scale, int out);
+  // Angles are divided by a pair's factor, of which there are dimensions / 2.
+  int rope_table(double base, int dimensions, const std::vector<float>& factors, double magnitude);
   void norm(int in, std::vector<float> weight, float eps, int out, bool wanted_only);
+  void add_norm(int in, std::vector<float> weight, float eps, int out);  // out += norm(in)
   struct Part {
     std::shared_ptr<Weight> weight;
     std::vector<float> bias;
     int offset;
   };
-  void linear(int in, std::vector<Part> parts, int out, bool add, bool wanted_only);
+  // `name` is what its time is counted as.
+  void linear(int in, std::vector<Part> parts, int out, bool add, bool wanted_only, std::string name);
+  // Norms of each head's query and key, before they are rotated; without weights there are none.
+  struct HeadNorms {
+    std::vector<float> query, key;
+    float eps = 0.0f;
+  };
   // `qkv` holds heads * head queries, then keys, then values; rotates, and writes keys and values to the
   // cache.
-  void rope_and_cache(int qkv, int heads, int layer, int table, float query_scale);
-  void attention(int qkv, int heads, int layer, int out);
-  void gated(int in, std::shared_ptr<Weight> gate, std::shared_ptr<Weight> up, int out);  // silu(gate) * up
+  void rope_and_cache(int qkv, int heads, int layer, int table, float query_scale, HeadNorms norms);
+  // A row sees its own position and the window - 1 before it; all, if `window` is 0.
+  void attention(int qkv, int heads, int layer, int window, int out);
+  // act(gate) * up, where act is silu or gelu by tanh. One matrix may be both: gate's rows, then up's.
+  void gated(int in, std::shared_ptr<Weight> gate, std::shared_ptr<Weight> up, bool gelu, int out);
   void set_logits(int out) { logits_buffer_ = out; }
   // In place of a linear op: logits by a matrix of which only some groups of 16 rows are computed.
   void restricted_head(int in, std::shared_ptr<Weight> weight, int out);

@@ -38,6 +38,7 @@ def check_runs(container: Container) -> None:
         config,
         attention_shape(config),
         isa=_kernels.isas()[0],
+        context=1,
         threads=1,
         float_activations=False,
         progress=lambda _share: None,

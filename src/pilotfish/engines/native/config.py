@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pilotfish.engines.native.container import Value
 from pilotfish.errors import FormatError, UnsupportedError, shown, shown_name
@@ -29,11 +29,11 @@ class Config:
     def __contains__(self, key: str) -> bool:
         return key in self._values
 
-    def integer(self, key: str, default: int | None = None, *, most: int = 1 << 24) -> int:
-        """Return a whole number in 1..most."""
+    def integer(self, key: str, default: int | None = None, *, least: int = 1, most: int = 1 << 24) -> int:
+        """Return a whole number in least..most."""
         value = self._get(key, default)
-        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
-            raise FormatError(f"{self.architecture}.{key} is {shown(value)}, not a number in 1..{most}")
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise FormatError(f"{self.architecture}.{key} is {shown(value)}, not a number in {least}..{most}")
         return value
 
     def real(self, key: str, default: float | None = None) -> float:
@@ -52,6 +52,16 @@ class Config:
                 "this model needs a newer version of pilotfish",
             )
 
+    def one_of(self, key: str, choices: Sequence[str], default: str) -> str:
+        """Return the key's text, which is one of the choices."""
+        value = self._get(key, default)
+        if value not in choices:
+            raise UnsupportedError(
+                f"the key {self.architecture}.{key} = {value!r} is not supported",
+                f"supported are {', '.join(choices)}",
+            )
+        return str(value)
+
     def refuse_unread(self) -> None:
         """Raise UnsupportedError if the file sets a key that the family didn't read."""
         unread = sorted(self._values.keys() - self._read)
@@ -62,7 +72,7 @@ class Config:
                 f"it changes what a {self.architecture} model computes",
             )
 
-    def _get(self, key: str, default: float | None) -> Value:
+    def _get(self, key: str, default: float | str | None) -> Value:
         self._read.add(key)
         value = self._values.get(key, default)
         if value is None:

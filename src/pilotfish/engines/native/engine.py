@@ -117,10 +117,12 @@ class NativeEngine:
             longest = config.integer("context_length", most=1 << 30)
             if context is not None and not 1 <= context <= longest:
                 raise UsageError(f"context is {context}", f"this model holds 1..{longest} tokens")
+            context = context or min(longest, DEFAULT_CONTEXT)
             builder = Builder(
                 container,
                 config,
                 attention_shape(config),
+                context=context,
                 isa=isa,
                 threads=threads,
                 float_activations=float_activations,
@@ -131,9 +133,7 @@ class NativeEngine:
             config.refuse_unread()
             builder.refuse_unused()
             metadata = container.metadata
-        return cls(
-            builder, metadata, isa=isa, threads=threads, context=context or min(longest, DEFAULT_CONTEXT)
-        )
+        return cls(builder, metadata, isa=isa, threads=threads, context=context)
 
     @property
     def vocab_size(self) -> int:

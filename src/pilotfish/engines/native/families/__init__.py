@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pilotfish.engines.native.builder import Builder
-from pilotfish.engines.native.families import llama, qwen2
+from pilotfish.engines.native.families import gemma3, llama, phi3, qwen2, qwen3
 from pilotfish.errors import UnsupportedError, shown
 
-FAMILIES: dict[str, Callable[[Builder], None]] = {"llama": llama.build, "qwen2": qwen2.build}
+FAMILIES: dict[str, Callable[[Builder], None]] = {
+    "llama": llama.build,
+    "qwen2": qwen2.build,
+    "qwen3": qwen3.build,
+    "gemma3": gemma3.build,
+    "phi3": phi3.build,
+}
 """By `general.architecture`."""
 
 
