@@ -252,10 +252,13 @@ class NativeEngine:
             self._tables.undo_reserve(chunk.sequence)
 
     def parts_s(self) -> dict[str, float]:
-        """Return the seconds of the last pass by part: qkv, rope, attention, output, mlp, head and so on."""
+        """Return the seconds of the last pass by part: qkv, rope, attention, output, mlp, head and so on.
+
+        Nothing if no pass has begun.
+        """
         program = self.program(self._passes)
         parts: dict[str, float] = {}
-        for part, seconds in zip(program.op_parts(), program.seconds(), strict=True):
+        for part, seconds in zip(program.op_parts(), program.seconds(), strict=False):
             parts[part] = parts.get(part, 0.0) + seconds
         return parts
 
