@@ -42,9 +42,9 @@ def test_info_describes_a_file_from_its_header(tmp_path: Path, flag: tuple[str, 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"llama__rope__scaling__factor": 2.0}, "the key llama.rope.scaling.factor = 2.0 is not supported"),
+        ({"llama__rope__scaling__type": "yarn"}, "yarn"),
         ({"tokenizer__ggml__pre": "odd"}, "pre-tokenizer 'odd' is not known"),
-        ({"tokenizer__ggml__model": "llama"}, "tokenizer model 'llama' is not supported"),
+        ({"tokenizer__ggml__model": "bert"}, "tokenizer model 'bert' is not supported"),
     ],
 )
 def test_info_promises_nothing_of_a_file_that_run_would_refuse(

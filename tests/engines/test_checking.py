@@ -27,7 +27,7 @@ GOOD = [
 BAD: dict[str, Callable[[gguf.GGUFWriter], None]] = {
     "a key that is not known": lambda w: w.add_uint32("llama.rope.scaling.orig", 4),
     "a tensor that is not known": lambda w: w.add_tensor("rope_freqs.weight", np.ones(8, np.float32)),
-    "a scaled rope": lambda w: w.add_float32("llama.rope.scaling.factor", 2.0),
+    "a rope scaled as none here": lambda w: w.add_string("llama.rope.scaling.type", "yarn"),
     "another size of values": lambda w: w.add_value_length(64),
     "a context of none": lambda w: w.add_context_length(0),
     "heads that do not divide": lambda w: w.add_head_count_kv(3),

@@ -18,8 +18,11 @@ DEFAULT_ORDER = (
     "Q4_1",
     "Q4_0",
     "Q4",
+    "IQ4_XS",
+    "IQ4_NL",
     "Q5_K_M",
     "Q5_K_S",
+    "Q5_1",
     "Q5_0",
     "Q5",
     "Q6_K",
@@ -30,9 +33,12 @@ DEFAULT_ORDER = (
     "BF16",
     "F16",
     "F32",
+    "Q3_K_L",
+    "Q3_K_M",
+    "Q3_K_S",
+    "Q2_K",
 )
-"""What is taken where no quantization is named: the first of these that there is. Others, most of which hold
-tensor types that are not computed here, have to be named."""
+"""What is taken where no quantization is named: the first of these that there is. Others have to be named."""
 
 _QUANT = re.compile(
     r"(?<![A-Za-z0-9])"
