@@ -77,7 +77,7 @@ class Run:
     def add(self, request: Request) -> Sequence:
         sequence = request.sequence()
         self.sequences.append(sequence)
-        self.emitted[sequence.key] = [self.decoder.prefill(sequence)]
+        self.emitted[sequence.key] = self.decoder.prefill(sequence)
         assert_caches_hold(self.decoder, [sequence])
         return sequence
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import collections.abc
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from pilotfish import sampling as sampling_module
+from pilotfish.adjusting import Adjustment
 from pilotfish.control import ByGain
 from pilotfish.costs import Costs
 from pilotfish.drafters.auto import AutoDrafter
@@ -24,8 +23,11 @@ from pilotfish.drafters.either import Either
 from pilotfish.drafters.model import ModelDrafter
 from pilotfish.drafters.suffix import SuffixDrafter
 from pilotfish.engines import scripted
+from pilotfish.engines.native.rows import packed
 from pilotfish.engines.scripted import Rule, ScriptedEngine, copying, mistaken, ngrams, uniform
 from pilotfish.errors import EngineError
+from pilotfish.kernels import _kernels
+from pilotfish.logprobs import Logprobs
 from pilotfish.sampling import Sampling
 from pilotfish.sequence import Sequence
 
@@ -33,16 +35,21 @@ settings.register_profile("busy machine", deadline=None, max_examples=60)
 settings.load_profile("busy machine")
 
 
-@lru_cache(maxsize=1 << 17)
-def _chosen(bits: bytes, sampling: Sampling, position: int) -> int:
-    return sampling_module.choose(np.frombuffer(bits, np.float32), sampling, position)
+def _choose(
+    logits: NDArray[np.float32], sampling: Sampling, position: int, adjustment: Adjustment | None = None
+) -> int:
+    s, lists = sampling, None if adjustment is None else packed(sampling, adjustment)
+    where = (int(s.seed), int(s.choice), position)
+    return _kernels.choose(logits, s.temperature, int(s.top_k), s.top_p, s.min_p, *where, adjustment=lists)
 
 
-def _choose(logits: NDArray[np.float32], sampling: Sampling, position: int) -> int:
-    return _chosen(logits.tobytes(), sampling, position)
+def _logprobs(logits: NDArray[np.float32], token: int, top: int = 0) -> Logprobs:
+    logprob, likeliest = _kernels.logprobs(logits, token, top)
+    return Logprobs(logprob, tuple(likeliest))
 
 
-# It takes most of the time here, is asked the same over and over, and is pure: its own tests see to that.
+# The reference takes most of the time here. Its own tests see to it that the twin says the same.
+scripted.logprobs = _logprobs  # type: ignore[attr-defined]
 scripted.choose = _choose  # type: ignore[attr-defined]
 
 GREEDY = Sampling()

@@ -13,15 +13,17 @@ import itertools
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from pilotfish.control import Control, FixedLength, Step
 from pilotfish.drafters.base import NO_DRAFT, Draft, Drafter
 from pilotfish.drafters.guard import Guard
 from pilotfish.engines.base import Chunk, Engine, Rows
+from pilotfish.prompt import read_prompt
 from pilotfish.sequence import FinishReason, Sequence, Token
 
-PREFILL_SLICE = 128
-"""Prompt tokens a pass: long enough to be efficient, short enough that Ctrl-C is heard soon."""
+if TYPE_CHECKING:
+    from pilotfish.logprobs import Logprobs
 
 
 @dataclass(slots=True)
@@ -29,6 +31,7 @@ class Verdict:
     """What the target says to a draft: `own` tokens to emit, `accepted` guessed right; the last one's row."""
 
     own: list[int] = field(default_factory=list)
+    logprobs: list[Logprobs | None] = field(default_factory=list)
     accepted: int = 0
     drafted: int = 0
     row: int = 0
@@ -64,38 +67,39 @@ class Decoder:
         self.clock = clock
         self.on_row = on_row
 
-    def run(self, sequence: Sequence) -> Generator[Token]:
-        """Yield the answer token by token; whenever the iterator ends or is closed, caches are freed."""
-        try:
-            yield self.prefill(sequence)
-            while sequence.finish_reason is None:
-                yield from self.step([sequence])[0]
-        finally:
-            self.close(sequence)
+    def run(self, *choices: Sequence) -> Generator[Token]:
+        """Yield an answer token by token; whenever the iterator ends or is closed, caches are freed.
 
-    def prefill(self, sequence: Sequence) -> Token:
-        """Evaluate what the handle does not hold of the prompt yet, in slices, and emit the first token.
+        Several sequences are choices with one prompt: it is read once, and what they hold of it is shared.
+        """
+        try:
+            yield from self.prefill(*choices)
+            while running := [s for s in choices if s.finish_reason is None]:
+                yield from itertools.chain.from_iterable(self.step(running))
+        finally:
+            for s in choices:
+                self.close(s)
+
+    def prefill(self, *choices: Sequence) -> list[Token]:
+        """Evaluate what the first handle does not hold of the prompt yet, and emit each one's first token.
 
         Raises
         ------
         UsageError
             If the prompt is empty, `max_tokens` is below 1, or (PromptTooLong) the context leaves no room.
         """
-        started, prompt = self.clock(), list(sequence.tokens)
-        sequence.fit(self.engine.context)
-        if sequence.handle < 0:
-            sequence.handle = self.engine.open()
-        warm = min(self.engine.length(sequence.handle), len(prompt) - 1)
-        self.engine.truncate(sequence.handle, warm)
-        for begin in range(warm, len(prompt), PREFILL_SLICE):
-            part = prompt[begin : begin + PREFILL_SLICE]
-            last = begin + len(part) == len(prompt)
-            rows = self.engine.forward([Chunk(sequence.handle, part, wanted=int(last))])
-        verdict = self._judge(sequence, NO_DRAFT, rows, 0)
-        sequence.stats.prompt_tokens = len(prompt)
-        token = self._emit(sequence, NO_DRAFT, verdict)[0]
-        sequence.stats.prompt_s += self.clock() - started
-        return token
+        started, tokens = self.clock(), []
+        for s in choices:
+            s.fit(self.engine.context)
+        rows, row = read_prompt(self.engine, choices[0])
+        for s in choices:
+            if s is not choices[0]:
+                s.handle = self.engine.fork(choices[0].handle)
+                s.prompt_logprobs = choices[0].prompt_logprobs
+            s.stats.prompt_tokens = len(s.tokens)
+            tokens += self._emit(s, NO_DRAFT, self._judge(s, NO_DRAFT, rows, row))
+            s.stats.prompt_s += self.clock() - started
+        return tokens
 
     def step(self, running: collections.abc.Sequence[Sequence]) -> list[list[Token]]:
         """Draft for, verify and extend every sequence; returns for each the tokens emitted, at least one."""
@@ -153,9 +157,11 @@ class Decoder:
         verdict = Verdict(drafted=len(draft.tokens))
         for i in range(len(draft.tokens) + 1):
             position = len(sequence.tokens) + i
-            token = rows.choose(first + i, sequence.sampling, position)
+            token = sequence.choose(rows, first + i, verdict.own)
             if self.on_row is not None:
                 self.on_row(sequence, position, rows, first + i)
+            top = sequence.logprobs
+            verdict.logprobs.append(None if top is None else rows.logprobs(first + i, token, top))
             verdict.own.append(token)
             verdict.row = first + i
             right = i < len(draft.tokens) and draft.tokens[i] == token
@@ -169,17 +175,14 @@ class Decoder:
 
     def _emit(self, sequence: Sequence, draft: Draft, verdict: Verdict) -> list[Token]:
         """Append the verdict's tokens to the sequence and count them."""
-        last = len(verdict.own) - 1
         sequence.tokens.extend(verdict.own)
         sequence.finish_reason = verdict.reason
         sequence.stats.tokens += len(verdict.own)
         sequence.stats.count_draft(verdict.drafted, verdict.accepted)
-        return [
-            Token(
-                t, draft.drafters[i] if i < verdict.accepted else None, verdict.reason if i == last else None
-            )
-            for i, t in enumerate(verdict.own)
-        ]
+        names = [*draft.drafters[: verdict.accepted], *[None] * (len(verdict.own) - verdict.accepted)]
+        reasons = [*[None] * (len(verdict.own) - 1), verdict.reason]
+        told = zip(verdict.own, names, reasons, verdict.logprobs, strict=True)
+        return [Token(id_, name, why, sequence.sampling.choice, logs) for id_, name, why, logs in told]
 
     @staticmethod
     def _count_time(sequence: Sequence, times: list[float], share: int) -> None:

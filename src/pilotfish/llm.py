@@ -7,14 +7,14 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Self, Unpack
 
-from pilotfish.answer import Answer, Result, Voice
+from pilotfish.answer import Answer, Result
+from pilotfish.asking import choices_of
 from pilotfish.decode import Decoder
 from pilotfish.drafting import CORPUS, SUFFIX, Drafting, Wish
 from pilotfish.errors import TemplateError, UsageError
 from pilotfish.loading import load_models
 from pilotfish.options import OptionArgs, Options
 from pilotfish.remembered import Remembered
-from pilotfish.sequence import Sequence as TokenSequence
 from pilotfish.slimming import AUTO as SLIM
 from pilotfish.turns import Turns
 
@@ -154,7 +154,8 @@ class LLM:
             Text, or token ids.
         **options
             `max_tokens=256`, `temperature=0.0`, `top_k=0`, `top_p=1.0`, `min_p=0.0`, `seed=None`, `stop=()`,
-            `draft_length="auto"`, `speculate=True`; see `pilotfish.options.Options`.
+            `draft_length="auto"`, `speculate=True`, and penalties, biases, bans, `n` answers,
+            log-probabilities, `echo`; see `pilotfish.options.Options`.
 
         Raises
         ------
@@ -215,13 +216,10 @@ class LLM:
         """Return an answer to ids, nothing of which has been computed yet."""
         if self._closed:
             raise UsageError(f"{self.target.name} is closed", "load it again")
-        voice = Voice(self.target.tokenizer, options.stops)
+        choices = choices_of(self.target.tokenizer, tokens, options)
         drafter, control = self.drafting.choose(options.draft_length if options.speculate else 0)
         decoder = Decoder(self.target.engine, drafter, control, token_count=self.target.tokenizer.token_count)
-        sequence = TokenSequence(
-            list(tokens), options.sampling(), options.max_tokens, self.target.tokenizer.end_ids, voice.heard
-        )
-        return Answer(decoder, sequence, voice, self._turns)
+        return Answer(decoder, choices, self._turns)
 
     def remember(self) -> None:
         """Start from what passes cost when these models were last used here, and keep what is learned."""

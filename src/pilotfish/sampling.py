@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pilotfish.adjusting import Adjustment, adjusted
 from pilotfish.errors import NumericsError, UsageError
 
 if TYPE_CHECKING:
@@ -47,6 +48,14 @@ class Sampling:
         0..2**64-1; key of the noise.
     choice
         Index of the choice among n answers to one prompt, 0..2**32-1.
+    presence_penalty, frequency_penalty
+        -2..2: subtracted from the logit of each id in the answer so far, once and for each time; 0.0 is none.
+    repeat_penalty
+        0.01..100: logits of ids in the window are divided by it if positive, else multiplied; 1.0 is none.
+    repeat_last_n
+        The window of `repeat_penalty`: so many of the last tokens of prompt and answer; -1 is all, 0 none.
+    logit_bias
+        Pairs of distinct ids and what is added to their logits, -100..100.
 
     Raises
     ------
@@ -60,9 +69,14 @@ class Sampling:
     min_p: float = 0.0
     seed: int = 0
     choice: int = 0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repeat_penalty: float = 1.0
+    repeat_last_n: int = -1
+    logit_bias: tuple[tuple[int, float], ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("temperature", "top_p", "min_p"):
+        for name in ("temperature", "top_p", "min_p", *_PENALTIES):
             if not isinstance(getattr(self, name), numbers.Real):
                 raise UsageError(f"{name} {getattr(self, name)!r} is not a number")
         for name, bits in (("top_k", 31), ("seed", 64), ("choice", 32)):
@@ -75,7 +89,51 @@ class Sampling:
             raise UsageError(f"top_p {self.top_p!r} is outside (0, 1]", "1 keeps all tokens")
         if not 0.0 <= self.min_p < 1.0:
             raise UsageError(f"min_p {self.min_p!r} is outside [0, 1)", "0 keeps all tokens")
+        self._check_penalties()
+        self._check_bias()
 
+    def _check_penalties(self) -> None:
+        for name, (least, most, none) in _PENALTIES.items():
+            if not least <= getattr(self, name) <= most:
+                raise UsageError(
+                    f"{name} {getattr(self, name)!r} is outside {least}..{most}", f"{none} is none"
+                )
+        window = self.repeat_last_n
+        if not isinstance(window, numbers.Integral) or not -1 <= int(window) < 2**31:
+            raise UsageError(
+                f"repeat_last_n {window!r} is not an integer of -1..2**31-1",
+                "-1 is all tokens so far, 0 is none",
+            )
+
+    def _check_bias(self) -> None:
+        for token, bias in self.logit_bias:
+            if not isinstance(token, numbers.Integral) or not 0 <= int(token) < 2**31:
+                raise UsageError(f"logit_bias has the id {token!r}", "ids are whole numbers from 0 on")
+            if not isinstance(bias, numbers.Real) or not abs(bias) <= MOST_BIAS:
+                raise UsageError(
+                    f"logit_bias {bias!r} of token {token} is outside -{MOST_BIAS}..{MOST_BIAS}",
+                    "0 changes nothing; bad_words rule a token out",
+                )
+        ids = [token for token, _ in self.logit_bias]
+        if len(set(ids)) < len(ids):
+            raise UsageError(f"logit_bias names an id twice: {sorted(ids)}", "give each id once")
+
+    @property
+    def adjusts(self) -> bool:
+        """Whether logits depend on the text so far, or are biased."""
+        repeats = self.repeat_penalty != 1.0 and self.repeat_last_n != 0
+        return repeats or bool(self.presence_penalty or self.frequency_penalty or self.logit_bias)
+
+
+MOST_BIAS = 100
+"""Largest bias of a logit, either way; OpenAI's bound."""
+
+_PENALTIES = {
+    "presence_penalty": (-2.0, 2.0, 0),
+    "frequency_penalty": (-2.0, 2.0, 0),
+    "repeat_penalty": (0.01, 100.0, 1),
+}
+"""Least, most, and the value that does nothing."""
 
 _HINTS = {
     "top_k": "0 keeps all tokens",
@@ -89,8 +147,12 @@ def fresh_seed() -> int:
     return secrets.randbits(64)
 
 
-def choose(logits: NDArray[np.float32], sampling: Sampling, position: int) -> int:
+def choose(
+    logits: NDArray[np.float32], sampling: Sampling, position: int, adjustment: Adjustment | None = None
+) -> int:
     """Return the token that a row of logits says at a position.
+
+    Penalties, biases and bans come first (`adjusted`), then `kept`, then the noise.
 
     Parameters
     ----------
@@ -100,15 +162,22 @@ def choose(logits: NDArray[np.float32], sampling: Sampling, position: int) -> in
         How to choose.
     position
         Absolute position of the chosen token in its sequence, 0..2**64-1.
+    adjustment
+        The ids concerned by penalties, biases and bans; None if there are none.
 
     Raises
     ------
     NumericsError
-        If a logit is NaN or infinite.
+        If a logit is NaN or infinite, or every token is banned.
     UsageError
         If the position is out of range.
     """
-    ids = kept(logits, sampling)
+    if adjustment is not None:
+        check_finite(logits)
+        logits = adjusted(logits, sampling, adjustment)
+        if logits.max() == -np.inf:
+            raise NumericsError("no token has a logit", NUMERICS_HINT)
+    ids = kept(logits, sampling, absent=adjustment is not None)
     if len(ids) == 1:
         return int(ids[0])
     with np.errstate(over="ignore"):  # -inf never wins
@@ -116,7 +185,7 @@ def choose(logits: NDArray[np.float32], sampling: Sampling, position: int) -> in
     return int(ids[np.argmax(scores)])  # ids ascend, so the lowest wins a tie
 
 
-def kept(logits: NDArray[np.float32], sampling: Sampling) -> NDArray[np.int64]:
+def kept(logits: NDArray[np.float32], sampling: Sampling, *, absent: bool = False) -> NDArray[np.int64]:
     """Return the ids that may be chosen, ascending: temperature, then top_k, then top_p, then min_p.
 
     Every truncation keeps a prefix of the ids in order of (-logit, id), so at least the argmax. With
@@ -133,13 +202,16 @@ def kept(logits: NDArray[np.float32], sampling: Sampling) -> NDArray[np.int64]:
         Shape (vocab_size,), float32, at least one.
     sampling
         How to choose; at temperature 0 only the argmax is kept.
+    absent
+        A logit of -inf is that of an id that can't be chosen, and no fault.
 
     Raises
     ------
     NumericsError
         If a logit is NaN or infinite.
     """
-    check_finite(logits)
+    if not absent:
+        check_finite(logits)
     if sampling.temperature == 0.0:
         return np.array([np.argmax(logits)], dtype=np.int64)
     order = np.argsort(-logits, kind="stable").astype(np.int64)
@@ -153,7 +225,7 @@ def kept(logits: NDArray[np.float32], sampling: Sampling) -> NDArray[np.int64]:
     if sampling.min_p > 0.0:
         least = log64(np.array([max(float(sampling.min_p), 2.0**-1022)]))[0]
         order = order[shifted[order] >= least]
-    return np.sort(order)
+    return np.sort(order[logits[order] > -np.inf])
 
 
 def check_finite(logits: NDArray[np.float32]) -> None:

@@ -8,9 +8,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from pilotfish.errors import PromptTooLong, UsageError
+from pilotfish.history import History
 from pilotfish.stats import Stats
 
 if TYPE_CHECKING:
+    import collections.abc
+
+    from pilotfish.bans import Ban
+    from pilotfish.engines.base import Rows
+    from pilotfish.logprobs import Logprobs
     from pilotfish.sampling import Sampling
 
 FinishReason = Literal["stop", "length"]
@@ -20,11 +26,16 @@ _keys = itertools.count()
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One emitted token; `drafted_by` names its drafter if it was accepted, only the last has a reason."""
+    """One emitted token; `drafted_by` names its drafter if it was accepted, only the last has a reason.
+
+    `choice` is that of the sequence's sampling; `logprobs` there are if the sequence wants them.
+    """
 
     id: int
     drafted_by: str | None
     finish_reason: FinishReason | None
+    choice: int = 0
+    logprobs: Logprobs | None = None
 
 
 @dataclass(slots=True)
@@ -46,6 +57,14 @@ class Sequence:
         of the prompt already, and becomes the sequence's own.
     stop
         Called once with each emitted token in order, end tokens excepted; true ends the answer there.
+    min_tokens
+        End tokens are banned before so many tokens are emitted; stop strings are `stop`'s own affair.
+    bans
+        What else may not be said; they belong to this sequence.
+    logprobs
+        How many of the likeliest tokens come with the log-probability of each emitted token; None for none.
+    scores_prompt, prompt_logprobs
+        Whether the prompt's tokens get them too, and these, once it is read: None for its first token.
     """
 
     tokens: list[int]
@@ -57,6 +76,32 @@ class Sequence:
     stats: Stats = field(default_factory=Stats)
     key: int = field(default_factory=lambda: next(_keys))
     handle: int = -1
+    min_tokens: int = 0
+    bans: collections.abc.Sequence[Ban] = ()
+    logprobs: int | None = None
+    scores_prompt: bool = False
+    prompt_logprobs: list[Logprobs | None] = field(default_factory=list)
+    history: History | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        if self.sampling.adjusts or self.bans or (self.min_tokens and self.ends):
+            self.history = History(
+                self.sampling,
+                len(self.tokens),
+                ends=self.ends,
+                min_tokens=self.min_tokens,
+                bans=self.bans,
+            )
+
+    def choose(self, rows: Rows, row: int, guesses: collections.abc.Sequence[int] = ()) -> int:
+        """Return the token that a row says behind the sequence's tokens and `guesses`.
+
+        The row may be the target's or a draft model's.
+        """
+        position = len(self.tokens) + len(guesses)
+        if self.history is None:
+            return rows.choose(row, self.sampling, position)
+        return rows.choose(row, self.sampling, position, self.history.after(self.tokens, guesses))
 
     def fit(self, context: int) -> None:
         """Check a request before its prompt is read, and shrink its budget to what the context leaves.

@@ -12,8 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contract.engines import ENGINES, MakeEngine
+from pilotfish.bans import BannedSequences
 from pilotfish.engines.base import Chunk, Engine
 from pilotfish.errors import EngineError
+from pilotfish.history import History
+from pilotfish.logprobs import logprobs
 from pilotfish.sampling import Sampling, choose
 from strategies import splits
 
@@ -307,6 +310,32 @@ def test_what_rows_say_agrees_with_their_logits(engine: Engine, opened: Callable
         for position, temperature in itertools.product((0, 9), (0.0, 0.8, 1.5)):
             sampling = Sampling(temperature, top_k=5, top_p=0.95, seed=2**63 + 1, choice=1)
             assert rows.choose(row, sampling, position) == choose(logits, sampling, position)
+
+
+def test_adjusted_choices_and_log_probabilities_agree_with_the_logits(
+    engine: Engine, opened: Callable[[], int]
+) -> None:
+    handle = opened()
+    tokens = [1, 2, 3, 4, 5, 1, 2, 3]
+    rows = engine.forward([Chunk(handle, tokens, wanted=len(tokens))])
+    for row, temperature in itertools.product(range(len(rows)), (0.0, 0.8)):
+        logits = rows.logits(row)
+        sampling = Sampling(
+            temperature,
+            top_p=0.95,
+            presence_penalty=0.5,
+            frequency_penalty=0.25,
+            repeat_penalty=1.3,
+            repeat_last_n=4,
+            logit_bias=((0, 1.0), (7, -2.0)),
+        )
+        history = History(sampling, 3, bans=[BannedSequences([[int(np.argmax(logits))], [5, 1]])])
+        adjustment = history.after(tokens[: row + 1])
+        expected = choose(logits, sampling, row + 1, adjustment)
+        assert expected != int(np.argmax(logits))
+        assert rows.choose(row, sampling, row + 1, adjustment) == expected
+        for token, top in ((0, 0), (engine.vocab_size - 1, 5)):
+            assert rows.logprobs(row, token, top) == logprobs(logits, token, top)
 
 
 def test_equal_digests_mean_equal_logits(engine: Engine, opened: Callable[[], int]) -> None:

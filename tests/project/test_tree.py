@@ -29,6 +29,8 @@ DECODE_MAY_IMPORT = {
     "drafters.guard",
     "engines.base",
     "errors",
+    "logprobs",
+    "prompt",
     "sampling",
     "sequence",
     "stats",
@@ -45,6 +47,7 @@ NEVER = {
     "costs": ("decode", "drafters", "engines", "hub", "kernels", "text", *ABOVE),
     "calibration": ("decode", "drafters", "engines", "hub", "kernels", "text", *ABOVE),
     "sampling": ("decode", "drafters", "engines", "hub", "text", *ABOVE),
+    "history": ("decode", "drafters", "engines", "hub", "kernels", "text", *ABOVE),
     "llm": ("bench", "cli", "server"),
     "bench": ("cli", "server"),
 }

@@ -37,6 +37,30 @@ def test_any_split_gives_the_text_before_the_earliest_stop(pieces: list[str], st
     assert (shown, matcher.stop) == _whole("".join(pieces), stops)
 
 
+def _whole_behind(pieces: list[str], stops: list[str], first: int) -> tuple[str, str | None]:
+    """Do the same where stops that are complete with one of the first pieces are none."""
+    text, let_pass = "".join(pieces), len("".join(pieces[:first]))
+    for end in range(let_pass + 1, len(text) + 1):
+        ending = [stop for stop in stops if text[:end].endswith(stop)]
+        if ending:
+            stop = max(ending, key=len)
+            return text[: end - len(stop)], stop
+    return text, None
+
+
+@given(PIECES, STOPS, st.integers(0, 6))
+@example(["xab", "c"], ["ab", "xabc"], 1)
+@example(["aba", "ba"], ["aba"], 1)
+def test_a_stop_that_is_complete_before_it_counts_is_let_pass(
+    pieces: list[str], stops: list[str], first: int
+) -> None:
+    """What was shown by then can't be taken back: of a stop that began in it, only the rest is cut."""
+    matcher = StopMatcher(stops)
+    shown = [matcher.push(piece, armed=i >= first) for i, piece in enumerate(pieces)]
+    assert (matcher.stop or "") == (_whole_behind(pieces, stops, first)[1] or "")
+    assert "".join([*shown, matcher.finish()]) == _whole_behind(pieces, stops, first)[0]
+
+
 @given(PIECES, STOPS)
 def test_no_more_is_held_back_than_the_beginning_of_a_stop(pieces: list[str], stops: list[str]) -> None:
     matcher = StopMatcher(stops)

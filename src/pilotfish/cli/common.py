@@ -107,6 +107,54 @@ def prompt_options(*, max_tokens: int, seed: str) -> Callable[[F], F]:
     )
 
 
+PENALTIES = _all_of(
+    option(
+        "--presence-penalty",
+        type=float,
+        default=0.0,
+        metavar="X",
+        help="Subtract from logits of the answer's tokens.",
+    ),
+    option(
+        "--frequency-penalty",
+        type=float,
+        default=0.0,
+        metavar="X",
+        help="The same for each time they stand there.",
+    ),
+    option(
+        "--repeat-penalty",
+        type=float,
+        default=1.0,
+        metavar="X",
+        help="Divide logits of tokens so far; 1: none.",
+    ),
+    option(
+        "--repeat-last-n",
+        type=int,
+        default=-1,
+        metavar="N",
+        help="Tokens that --repeat-penalty sees; -1: all.",
+    ),
+    option(
+        "--logit-bias",
+        multiple=True,
+        envvar=None,
+        metavar="ID:BIAS",
+        help="Add BIAS, -100 to 100, to the logit of a token; repeatable.",
+    ),
+    option(
+        "--bad-word",
+        "bad_words",
+        multiple=True,
+        envvar=None,
+        metavar="TEXT",
+        help="Never say TEXT; repeatable.",
+    ),
+    option("--min-tokens", type=int, default=0, metavar="N", help="End no answer before N tokens."),
+)
+
+
 def sampling_options(max_tokens: int = 256) -> Callable[[F], F]:
     """Return the options of an answer, with the command's own default length."""
     return _all_of(
@@ -132,4 +180,11 @@ def sampling_options(max_tokens: int = 256) -> Callable[[F], F]:
             help="End the answer before TEXT; repeatable.",
         ),
         option("--draft-length", default="auto", metavar="N", help="auto, or exactly N tokens a draft."),
+        PENALTIES,
     )
+
+
+LOGPROBS = _all_of(
+    option("--logprobs", is_flag=True, help="Log-probabilities of the tokens, with --json."),
+    option("--top-logprobs", type=int, default=0, metavar="N", help="Also of the N likeliest, at most 20."),
+)

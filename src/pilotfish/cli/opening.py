@@ -93,7 +93,13 @@ def named(model: str | None) -> str:
     return DEFAULT_MODEL
 
 
-def read_options(draft_length: str, stop: Sequence[str] = (), **options: float | None) -> Options:
+def read_options(
+    draft_length: str,
+    stop: Sequence[str] = (),
+    logit_bias: Sequence[str] = (),
+    bad_words: Sequence[str] = (),
+    **options: float | None,
+) -> Options:
     """Check the options of an answer; done before anything is loaded."""
     from pilotfish.options import Options
 
@@ -103,7 +109,27 @@ def read_options(draft_length: str, stop: Sequence[str] = (), **options: float |
             length = int(draft_length)
         except ValueError:
             raise UsageError(f"draft_length is {draft_length!r}", "it is auto or a whole number") from None
-    return Options(stop=tuple(stop), draft_length=length, **options)  # type: ignore[arg-type]
+    return Options(
+        stop=tuple(stop),
+        draft_length=length,
+        logit_bias=_read_biases(logit_bias),
+        bad_words=tuple(bad_words),
+        **options,  # type: ignore[arg-type]
+    )
+
+
+def _read_biases(texts: Sequence[str]) -> dict[int, float]:
+    biases: dict[int, float] = {}
+    for text in texts:
+        token, _, bias = text.partition(":")
+        try:
+            read = int(token), float(bias)
+        except ValueError:
+            raise UsageError(f"logit_bias is {text!r}", "it is ID:BIAS, such as 1234:-5") from None
+        if read[0] in biases:
+            raise UsageError(f"logit_bias names the id {read[0]} twice", "give each id once")
+        biases[read[0]] = read[1]
+    return biases
 
 
 @contextlib.contextmanager

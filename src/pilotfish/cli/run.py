@@ -14,7 +14,9 @@ from pilotfish.cli.output import colours, print_json, stats_line, watched, write
 from pilotfish.errors import UsageError
 
 if TYPE_CHECKING:
-    from pilotfish.answer import Answer, Event
+    from collections.abc import Iterable
+
+    from pilotfish.answer import Answer, Event, Result
     from pilotfish.llm import LLM
     from pilotfish.options import Options
 
@@ -24,6 +26,10 @@ if TYPE_CHECKING:
 @common.option("-f", "--file", metavar="FILE", envvar=None, help="Read the prompt from FILE.")
 @common.model_options
 @common.sampling_options()
+@common.option("--ignore-eos", is_flag=True, help="Go on behind end tokens, up to --max-tokens.")
+@common.option("-n", "--n", type=int, default=1, metavar="N", help="Make N answers, each with its own noise.")
+@common.LOGPROBS
+@common.option("--echo", is_flag=True, help="Begin the answer with the prompt.")
 @common.RAW
 @common.SHOW_DRAFT
 @common.JSON
@@ -46,16 +52,15 @@ def command(
     text = read_prompt(prompt, file)
     if not text:
         raise UsageError("the prompt is empty", "give at least one character")
+    if options.logprobs and not as_json:
+        raise UsageError("logprobs is set, but the answer is printed as text", "give --json too")
     with open_llm(models) as llm:
         answer = ask(llm, text, options, raw=raw)
         if as_json:
             events = list(watched(answer))
             print_json(_report(llm, answer, events, raw=raw, options=options))
         else:
-            colour = show_draft and colours(sys.stdout)
-            for event in watched(answer):
-                write_text(event.text, event.drafted_by if colour else None)
-            click.echo()
+            _write(watched(answer), options.n, colour=show_draft and colours(sys.stdout))
         if show_draft:
             notice(f"{stats_line(answer.stats, str(answer.finish_reason))}, seed {answer.seed}")
 
@@ -65,6 +70,19 @@ def ask(llm: LLM, text: str, options: Options, *, raw: bool) -> Answer:
     if raw or not llm.has_template:
         return llm.start(llm.encode(text), options)
     return llm.start(llm.chat_tokens([{"role": "user", "content": text}]), options)
+
+
+def _write(events: Iterable[Event], count: int, *, colour: bool) -> None:
+    """Write an answer as it comes, or several one after another when all are there."""
+    if count > 1:
+        events = sorted(events, key=lambda event: event.choice)
+    choice = 0
+    for event in events:
+        if event.choice > choice:
+            choice = event.choice
+            click.echo()
+        write_text(event.text, event.drafted_by if colour else None)
+    click.echo()
 
 
 def _report(
@@ -78,18 +96,43 @@ def _report(
         "top_k": options.top_k,
         "top_p": options.top_p,
         "min_p": options.min_p,
+        "presence_penalty": options.presence_penalty,
+        "frequency_penalty": options.frequency_penalty,
+        "repeat_penalty": options.repeat_penalty,
+        "repeat_last_n": options.repeat_last_n,
+        "logit_bias": dict(options.logit_bias),
+        "bad_words": list(options.banned_strings),
+        "min_tokens": options.min_tokens,
+        "ignore_eos": options.ignore_eos,
+        "n": options.n,
+        "top_logprobs": options.top_logprobs if options.logprobs else None,
+        "echo": options.echo,
         "stop": list(options.stops),
         "draft_length": options.draft_length,
         "context": llm.context,
         "raw": raw,
     }
     result = answer.result()
+    choices = [
+        _said(one, [event for event in events if event.choice == i]) for i, one in enumerate(result.choices)
+    ]
     return {
         **envelope("run", llm.target, llm.drafts, settings),
+        **choices[0],
+        "seed": result.seed,
+        **({"choices": choices} if options.n > 1 else {}),
+    }
+
+
+def _said(result: Result, events: list[Event]) -> dict[str, object]:
+    report: dict[str, object] = {
         "text": result.text,
         "tokens": result.tokens,
         "drafted_by": [event.drafted_by for event in events],
         "finish_reason": result.finish_reason,
-        "seed": result.seed,
         "stats": result.stats.as_dict(),
     }
+    if result.logprobs is not None:
+        report["logprobs"] = result.logprobs
+        report["top_logprobs"] = result.top_logprobs
+    return report

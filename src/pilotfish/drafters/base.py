@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from pilotfish.engines.base import Rows
     from pilotfish.sampling import Sampling
 
 
@@ -29,7 +30,14 @@ class View(Protocol):
 
     @property
     def sampling(self) -> Sampling:
-        """How the target chooses: a draft model that shares the noise is right more often."""
+        """How the target chooses."""
+        ...
+
+    def choose(self, rows: Rows, row: int, guesses: collections.abc.Sequence[int] = ()) -> int:
+        """Return what the target would choose from a draft model's row behind `tokens` and `guesses`.
+
+        That is with its noise, penalties and bans: a draft model that chooses so is right more often.
+        """
         ...
 
 

@@ -75,7 +75,7 @@ class ModelDrafter:
     being evaluated. So after a *fully accepted* draft the cache lacks one token more than the pending
     one; both are evaluated in the first pass of the next draft, which costs no pass of its own.
 
-    Tokens are chosen with the target's own sampling and noise at their absolute positions: where both models
+    Tokens are chosen as the target does it, with its noise, penalties and bans: where both models
     agree on the distribution they then agree on the token (Daliri, Musco, Suresh 2024). The confidence of a
     token is its probability in the draft model at temperature 1.
 
@@ -243,7 +243,7 @@ class ModelDrafter:
             text, hints = len(run.view.tokens), run.hints
             run.cache.read, run.cache.drafted, run.hints = text, [*run.tokens, *hints], ()
             for i in range(chunk.wanted):
-                token = rows.choose(row + i, run.view.sampling, text + len(run.tokens))
+                token = run.view.choose(rows, row + i, run.tokens)
                 run.tokens.append(token)
                 run.confidence.append(rows.probability(row + i, token))
                 if i < len(hints) and token != hints[i]:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from pilotfish.adjusting import Adjustment
+    from pilotfish.logprobs import Logprobs
     from pilotfish.sampling import Sampling
 
 
@@ -54,12 +56,18 @@ class Rows(Protocol):
         """Return the largest logit minus the second largest (0.0 on a tie)."""
         ...
 
-    def choose(self, row: int, sampling: Sampling, position: int) -> int:
+    def choose(
+        self, row: int, sampling: Sampling, position: int, adjustment: Adjustment | None = None
+    ) -> int:
         """Return the token that `sampling.choose` gives for this row at this absolute position."""
         ...
 
     def probability(self, row: int, token: int) -> float:
         """Return softmax(logits)[token] at temperature 1."""
+        ...
+
+    def logprobs(self, row: int, token: int, top: int) -> Logprobs:
+        """Return the log-probabilities of a token and of the `top` likeliest: `logprobs.logprobs`."""
         ...
 
     def digest(self, row: int) -> int:

@@ -17,11 +17,13 @@ import numpy as np
 
 from pilotfish.engines.base import Chunk
 from pilotfish.errors import EngineError, NumericsError
+from pilotfish.logprobs import Logprobs, logprobs
 from pilotfish.sampling import choose
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from pilotfish.adjusting import Adjustment
     from pilotfish.sampling import Sampling
 
 Rule = Callable[[tuple[int, ...]], "ArrayLike"]
@@ -168,15 +170,21 @@ class ScriptedRows:
         second, first = np.partition(logits, -2)[-2:]
         return float(first - second)
 
-    def choose(self, row: int, sampling: Sampling, position: int) -> int:
+    def choose(
+        self, row: int, sampling: Sampling, position: int, adjustment: Adjustment | None = None
+    ) -> int:
         """Return the token that `sampling.choose` gives."""
-        return choose(self._row(row), sampling, position)
+        return choose(self._row(row), sampling, position, adjustment)
 
     def probability(self, row: int, token: int) -> float:
         """Return softmax(logits)[token], computed in float64."""
         logits = self._row(row).astype(np.float64)
         weights = np.exp(logits - logits.max())
         return float(weights[token] / weights.sum())
+
+    def logprobs(self, row: int, token: int, top: int) -> Logprobs:
+        """Return the log-probabilities of a token and of the `top` likeliest."""
+        return logprobs(self._row(row), token, top)
 
     def digest(self, row: int) -> int:
         """Return the 64-bit BLAKE2b hash of the row's bytes."""

@@ -5,9 +5,22 @@ import numpy
 from numpy.typing import NDArray
 
 
-def choose(logits: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], temperature: float, top_k: int, top_p: float, min_p: float, seed: int, choice: int, position: int, absent: bool = False) -> int:
+class Adjustment:
+    """Lists of ids whose logits are changed; see adjusting.py."""
+
+    def __init__(self, ids: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], repeated: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], generated: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], biased: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], bias: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)], banned: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], presence_penalty: float, frequency_penalty: float, repeat_penalty: float) -> None: ...
+
+def choose(logits: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], temperature: float, top_k: int, top_p: float, min_p: float, seed: int, choice: int, position: int, absent: bool = False, adjustment: Adjustment | None = None) -> int:
     """
     The token that pilotfish.sampling.choose gives; the parameters must be valid.
+    """
+
+def adjust(logits: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], adjustment: Adjustment, absent: bool = False) -> Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu')]:
+    """A copy of the row, adjusted."""
+
+def logprobs(logits: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], token: int, count: int, absent: bool = False) -> tuple[float, list[tuple[int, float]]]:
+    """
+    log(softmax(logits)) of a token, and (id, log-probability) of the `count` likeliest.
     """
 
 def argmax(logits: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], absent: bool = False) -> int:
@@ -149,7 +162,9 @@ class Program:
 
     def margin(self, row: int) -> float: ...
 
-    def choose(self, row: int, temperature: float, top_k: int, top_p: float, min_p: float, seed: int, choice: int, position: int) -> int: ...
+    def choose(self, row: int, temperature: float, top_k: int, top_p: float, min_p: float, seed: int, choice: int, position: int, adjustment: Adjustment | None = None) -> int: ...
+
+    def logprobs(self, row: int, token: int, count: int) -> tuple[float, list[tuple[int, float]]]: ...
 
     def probability(self, row: int, token: int) -> float: ...
 

@@ -314,13 +314,20 @@ NB_MODULE(_kernels, m) {
       .def(
           "choose",
           [](const Program& p, int i, double temperature, int32_t top_k, double top_p, double min_p,
-             uint64_t seed, uint32_t choice, uint64_t position) {
+             uint64_t seed, uint32_t choice, uint64_t position, const AdjustmentArrays* adjustment) {
             const float* row = logits_row(p, i);
             const nb::gil_scoped_release release;
-            return choose(row, p.vocabulary(), temperature, top_k, top_p, min_p, seed, choice, position,
-                          p.restricted());
+            return choose_adjusted(row, p.vocabulary(), adjustment, temperature, top_k, top_p, min_p, seed,
+                                   choice, position, p.restricted());
           },
-          "row"_a, "temperature"_a, "top_k"_a, "top_p"_a, "min_p"_a, "seed"_a, "choice"_a, "position"_a)
+          "row"_a, "temperature"_a, "top_k"_a, "top_p"_a, "min_p"_a, "seed"_a, "choice"_a, "position"_a,
+          nb::arg("adjustment").none() = nb::none())
+      .def(
+          "logprobs",
+          [](const Program& p, int i, int32_t token, int32_t count) {
+            return logprobs_of(logits_row(p, i), p.vocabulary(), token, count, p.restricted());
+          },
+          "row"_a, "token"_a, "count"_a)
       .def(
           "probability",
           [](const Program& p, int i, int32_t token) {

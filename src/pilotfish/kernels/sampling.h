@@ -7,6 +7,8 @@
 
 #include <cstdint>
 #include <stdexcept>
+#include <utility>
+#include <vector>
 
 namespace pilotfish {
 
@@ -29,6 +31,14 @@ double margin(const float* logits, int32_t n, bool absent = false);
 // softmax(logits)[token] at temperature 1: a confidence, within about 1e-6, the same bits on every machine.
 // That of an absent token is 0.
 double probability(const float* logits, int32_t n, int32_t token, bool absent = false);
+
+// log(softmax(logits)) at temperature 1 of one token, and of the `count` likeliest in order of (-logit, id);
+// the bits that pilotfish/logprobs.py gives. That of an absent token is -inf.
+struct Logprobs {
+  double token;
+  std::vector<std::pair<int32_t, double>> top;
+};
+Logprobs logprobs(const float* logits, int32_t n, int32_t token, int32_t count, bool absent = false);
 
 // A 64-bit hash of the row's bits; not cryptographic.
 uint64_t digest(const float* logits, int32_t n, bool absent = false);

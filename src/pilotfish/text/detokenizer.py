@@ -14,15 +14,16 @@ class Detokenizer:
 
     The pieces, put together, are what `Tokenizer.decode` gives for all ids. Bytes of a character that is not
     complete are held back, at most three; bytes that can't become a character are released as U+FFFD at once.
+    `special` shows control tokens' text too.
     """
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
+    def __init__(self, tokenizer: Tokenizer, *, special: bool = False) -> None:
+        self._bytes_of = tokenizer.shown_bytes if special else tokenizer.token_bytes
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def push(self, token_id: int) -> str:
         """Return the text that is complete with this token; often none."""
-        return self._decoder.decode(self._tokenizer.token_bytes(token_id))
+        return self._decoder.decode(self._bytes_of(token_id))
 
     def finish(self) -> str:
         """Return what is still held back, as U+FFFD; the detokenizer can then be used afresh."""

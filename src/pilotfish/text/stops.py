@@ -33,15 +33,21 @@ class StopMatcher:
         self._held = ""
         self.stop: str | None = None
 
-    def push(self, piece: str) -> str:
+    def push(self, piece: str, *, armed: bool = True) -> str:
         """Return the text that is safe to show: before a stop, and no beginning of one.
 
-        Everything after a stop is dropped.
+        Everything after a stop is dropped. Unless `armed`, a stop that is complete with this piece is none;
+        one that begins here and is complete later is.
         """
         if self.stop is not None:
             return ""
         text = self._held + piece
-        found = [(at + len(stop), at, stop) for stop in self._stops if (at := text.find(stop)) >= 0]
+        new = len(self._held) + 1  # a stop that ends before here was let pass
+        found = [
+            (at + len(stop), at, stop)
+            for stop in self._stops
+            if armed and (at := text.find(stop, max(0, new - len(stop)))) >= 0
+        ]
         if found:
             _, start, self.stop = min(found)
             self._held = ""
@@ -69,7 +75,8 @@ def _unsafe_from(text: str, stop: str) -> int:
 class TextStopper:
     """The text of an answer as its tokens come in, and whether a stop string is complete: a stop test.
 
-    Call it with each emitted token in order, until it says True. End tokens add no text.
+    Call it with each emitted token in order, until it says True. End tokens add no text. A stop string that
+    is complete with one of the first `min_tokens` tokens is none.
 
     Attributes
     ----------
@@ -79,8 +86,9 @@ class TextStopper:
         All of it so far; after `finish`, the text of the answer.
     """
 
-    def __init__(self, tokenizer: Tokenizer, stops: str | Sequence[str] = ()) -> None:
+    def __init__(self, tokenizer: Tokenizer, stops: str | Sequence[str] = (), *, min_tokens: int = 0) -> None:
         self._ends = tokenizer.end_ids
+        self._unarmed = min_tokens
         self._detokenizer = Detokenizer(tokenizer)
         self._matcher = StopMatcher(stops)
         self._pieces: list[str] = []
@@ -88,10 +96,11 @@ class TextStopper:
 
     def __call__(self, token_id: int) -> bool:
         """Take the next token; True if it completes a stop string."""
+        self._unarmed -= 1
         if token_id in self._ends:
             self.piece = ""
         else:
-            self._emit(self._matcher.push(self._detokenizer.push(token_id)))
+            self._emit(self._matcher.push(self._detokenizer.push(token_id), armed=self._unarmed < 0))
         return self.stop is not None
 
     def finish(self) -> str:

@@ -129,9 +129,9 @@ class Tokenizer:
 
     def decode(self, ids: Iterable[int], *, special: bool = False) -> str:
         """Return the text of ids; invalid UTF-8 becomes U+FFFD. `special` shows control tokens' text too."""
-        return b"".join(self._shown(token) if special else self.token_bytes(token) for token in ids).decode(
-            "utf-8", "replace"
-        )
+        return b"".join(
+            self.shown_bytes(token) if special else self.token_bytes(token) for token in ids
+        ).decode("utf-8", "replace")
 
     def token_bytes(self, token: int) -> bytes:
         """Return exactly the bytes that a token adds to the text; none for control tokens and padding."""
@@ -143,7 +143,8 @@ class Tokenizer:
             self._bytes[token] = known
         return known
 
-    def _shown(self, token: int) -> bytes:
+    def shown_bytes(self, token: int) -> bytes:
+        """Return the same, but for a control token the text it is written as."""
         return (
             self.vocabulary.raw_bytes(token) if self._kind(token) is Kind.CONTROL else self.token_bytes(token)
         )
