@@ -95,7 +95,7 @@ def run_examples(name: str, *, with_models: bool) -> dict[str, object]:
 each_page = pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 
 
-@pytest.mark.parametrize("name", ["adding-a-drafter.md", "adding-an-engine.md"])
+@pytest.mark.parametrize("name", ["adding-a-drafter.md", "adding-an-engine.md", "sampling.md"])
 def test_the_examples_run_and_print_what_is_shown(name: str) -> None:
     assert any(block.kind == "python" for block in blocks(page(name)))
     run_examples(name, with_models=False)
@@ -103,8 +103,9 @@ def test_the_examples_run_and_print_what_is_shown(name: str) -> None:
 
 @pytest.mark.models
 @pytest.mark.usefixtures("smollm2")
-def test_the_examples_with_a_model_run() -> None:
-    run_examples("adding-a-drafter.md", with_models=True)
+@pytest.mark.parametrize("name", ["adding-a-drafter.md", "sampling.md"])
+def test_the_examples_with_a_model_run(name: str) -> None:
+    run_examples(name, with_models=True)
 
 
 def test_the_examples_of_the_readme_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +121,7 @@ def test_the_examples_of_the_readme_run(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_every_block_of_python_in_docs_is_run_by_a_test() -> None:
-    run = {"adding-a-drafter.md", "adding-an-engine.md"}
+    run = {"adding-a-drafter.md", "adding-an-engine.md", "sampling.md"}
     with_python = {p.name for p in PAGES[1:] for b in blocks(page(p.name)) if b.kind.startswith("python")}
     assert with_python == run
 

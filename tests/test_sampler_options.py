@@ -263,6 +263,12 @@ def test_before_min_tokens_no_end_token_is_said_and_no_stop_string_counts(length
         assert LLM(target(rule)).generate("abc", **settings).stats.tokens < 5
 
 
+def test_right_behind_min_tokens_the_end_may_come() -> None:
+    llm = tiny_llm({"p": "ab"})
+    assert llm.generate("p", min_tokens=2).tokens == [*b"ab", END]
+    assert llm.generate("p", min_tokens=3, max_tokens=9).tokens == [*b"ab", 0, END]
+
+
 def test_a_stop_string_that_is_complete_after_min_tokens_counts_though_it_began_before() -> None:
     llm = tiny_llm({"p": "ab ab ab"})
     assert llm.generate("p", stop="ab").text == ""

@@ -6,7 +6,7 @@ import pytest
 
 import pilotfish
 from cli_calls import call
-from pilotfish.engines.scripted import answers
+from pilotfish.engines.scripted import answers, uniform
 from tiny import END, VOCAB_SIZE, says, write_header
 
 if TYPE_CHECKING:
@@ -69,6 +69,45 @@ def test_show_draft_prints_statistics_to_stderr_and_no_colour_into_a_pipe(tiny: 
     assert done.err.count("\n") == 1
 
 
+def test_every_option_of_the_sampler_reaches_the_answer(tiny: Callable[..., Any]) -> None:
+    tiny(says({"hi": "hello world"}))
+    args = ("run", "-m", "x", "--raw", "hi", "--json", "-d", "m")
+    assert call(*args, "--bad-word", "lo", "--max-tokens", "4").json["text"][:3] == "hel"
+    assert "lo" not in call(*args, "--bad-word", "lo", "--bad-word", "x").json["text"]
+    assert call(*args, "--logit-bias", "120:90", "--max-tokens", "3").json["text"] == "xxx"
+    assert call(*args, "--ignore-eos", "--max-tokens", "20").json["finish_reason"] == "length"
+    assert call(*args, "--min-tokens", "13", "--max-tokens", "20").json["stats"]["tokens"] > 12
+    penalties = ("--presence-penalty", "0.5", "--frequency-penalty", "-0.5", "--repeat-penalty", "1.5")
+    found = call(*args, *penalties, "--repeat-last-n", "3").json["settings"]
+    assert (found["presence_penalty"], found["frequency_penalty"]) == (0.5, -0.5)
+    assert (found["repeat_penalty"], found["repeat_last_n"]) == (1.5, 3)
+    # Of tokens that are all alike, the first that has not been said.
+    tiny(uniform(VOCAB_SIZE))
+    said = call(*args, "--presence-penalty", "1", "--max-tokens", "4").json["tokens"]
+    assert said == call(*args, "--frequency-penalty", "1", "--max-tokens", "4").json["tokens"] == [0, 1, 2, 3]
+
+
+def test_several_answers_come_one_after_another(tiny: Callable[..., Any]) -> None:
+    tiny(says({"hi": FISH}))
+    args = ("run", "-m", "x", "--raw", "hi", "-n", "3", "-d", "m")
+    assert call(*args).out == f"{FISH}\n" * 3
+    report = call(*args, "--json").json
+    assert [choice["text"] for choice in report["choices"]] == [FISH] * 3
+    assert report["text"] == FISH
+
+
+def test_log_probabilities_and_the_prompt_are_in_the_report(tiny: Callable[..., Any]) -> None:
+    tiny(says({"hi": "ok"}))
+    args = ("run", "-m", "x", "--raw", "hi", "--echo", "-d", "m")
+    assert call(*args).out == "hiok\n"
+    report = call(*args, "--json", "--logprobs", "--top-logprobs", "2").json
+    assert report["text"] == "hiok"
+    assert [len(report[key]) for key in ("tokens", "logprobs", "top_logprobs", "drafted_by")] == [5] * 4
+    assert report["logprobs"][0] is None
+    assert [top[0][0] for top in report["top_logprobs"][2:]] == report["tokens"][2:]
+    assert "logprobs" not in call(*args, "--json").json
+
+
 def test_every_option_reaches_the_answer(tiny: Callable[..., Any]) -> None:
     loaded = tiny(says({"hi": "hello world"}))
     args = ("run", "-m", "x", "--raw", "hi", "--json")
@@ -109,6 +148,17 @@ def test_the_environment_gives_defaults_and_a_flag_goes_first(tiny: Callable[...
         (["run", "-m", "x", "hi", "-d", "off", "-d", "suffix"], "off and more than off"),
         (["run", "-m", "x", "hi", "-d", "one", "-d", "two"], "draft names 2 models"),
         (["run", "-m", "x", "hi", "--stop", ""], "stop string is ''"),
+        (["run", "-m", "x", "hi", "--presence-penalty", "3"], "presence_penalty 3.0"),
+        (["run", "-m", "x", "hi", "--repeat-penalty", "0"], "repeat_penalty 0.0"),
+        (["run", "-m", "x", "hi", "--logit-bias", "5"], "logit_bias is '5'"),
+        (["run", "-m", "x", "hi", "--logit-bias", "5:1", "--logit-bias", "5:2"], "the id 5 twice"),
+        (["run", "-m", "x", "hi", "--logit-bias", "5:1000"], "logit_bias 1000.0 of token 5"),
+        (["run", "-m", "x", "hi", "--logit-bias", "999:1"], "logit_bias has the id 999"),
+        (["run", "-m", "x", "hi", "--bad-word", ""], "a bad word is ''"),
+        (["run", "-m", "x", "hi", "--min-tokens", "999"], "min_tokens is 999, but max_tokens is 256"),
+        (["run", "-m", "x", "hi", "-n", "0"], "n is 0"),
+        (["run", "-m", "x", "hi", "--logprobs"], "logprobs is set, but the answer is printed as text"),
+        (["run", "-m", "x", "hi", "--top-logprobs", "3", "--json"], "top_logprobs is 3, but logprobs is"),
         (["run", "-m", "x", "hi", "--colour"], "No such option"),
         (["rum"], "No such command 'rum'"),
     ],
