@@ -34,6 +34,7 @@ DECODE_MAY_IMPORT = {
     "sampling",
     "sequence",
     "stats",
+    "verdict",
 }
 
 # Folder or module -> what it never imports.
