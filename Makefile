@@ -7,7 +7,7 @@ BIN = $(VENV)/bin
 LOGS = build/logs
 
 DEMO_MODELS = qwen2.5-coder-1.5b qwen2.5-coder-0.5b
-TEST_MODELS = smollm2-135m $(DEMO_MODELS)
+TEST_MODELS = smollm2-135m gemma-3-270m $(DEMO_MODELS)
 
 # Options for pytest, such as ARGS="-k sampling"
 ARGS =
@@ -24,6 +24,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 quietly = mkdir -p $(LOGS); { $(2); } >$(LOGS)/$(1) 2>&1 || { status=$$?; \
 	tail -n 30 $(LOGS)/$(1) >&2; echo "Failed; the whole log is in $(LOGS)/$(1)" >&2; exit $$status; }
 
+comma = ,
+
 # $(call requirements,LIST) prints the entries of a list that is made from the parsed pyproject.toml, one a line.
 requirements = $(BIN)/python -c 'import tomllib; \
 	toml = tomllib.load(open("pyproject.toml", "rb")); print("\n".join($(1)))'
@@ -31,7 +33,8 @@ NEEDED = toml["build-system"]["requires"] + toml["project"]["dependencies"] + ["
 NEEDED_BY_TESTS = toml["project"]["optional-dependencies"]["dev"]
 PEERS = [p for p in toml["project"]["optional-dependencies"]["peers"] if p.startswith("llama-cpp-python")]
 
-.PHONY: help demo test check format stubs peers models demo-models verify verify-prompts emulate emulate-tools clean
+.PHONY: help demo test check format stubs peers references models demo-models verify verify-prompts emulate emulate-tools clean
+.PHONY: fuzz sanitize sanitize-tools
 
 help: ## show these targets (the default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s  %s\n", $$1, $$2 }' Makefile
@@ -65,7 +68,17 @@ peers: $(VENV)/.packages ## compile llama.cpp for this processor, for `bench pas
 		&& CMAKE_ARGS="-DGGML_NATIVE=ON" $(BIN)/pip install --force-reinstall --no-deps --no-cache-dir \
 			--no-binary llama-cpp-python -r $(VENV)/peers.txt && $(BIN)/pip install -r $(VENV)/peers.txt)
 
-models: $(VENV)/.installed ## fetch the models that the tests and the demo use (1.7 GB)
+# An environment of its own: torch is large. From the second index comes torch without CUDA.
+REFERENCES = build/references
+references: $(VENV)/.installed $(VENV)/.dev ## compare each model family with the transformers library (fetches 0.3 GB)
+	@test -x $(REFERENCES)/bin/python || $(BIN)/python -m venv $(REFERENCES)
+	@echo "==> installing torch and transformers in $(REFERENCES) (a few minutes the first time)"
+	@$(call quietly,references.log,$(call requirements,toml["project"]["optional-dependencies"]["references"]) \
+		>$(REFERENCES)/packages.txt && $(REFERENCES)/bin/pip install --retries 1 \
+		--extra-index-url https://download.pytorch.org/whl/cpu -r $(REFERENCES)/packages.txt)
+	@$(BIN)/python benchmarks/references.py $(REFERENCES)/bin/python --out docs/results/references.json
+
+models: $(VENV)/.installed ## fetch the models that the tests and the demo use (2.0 GB)
 	@for model in $(TEST_MODELS); do $(BIN)/pilotfish pull $$model || exit $$?; done
 
 demo-models: $(VENV)/.installed
@@ -115,6 +128,35 @@ emulate-tools:
 	test -z "$$missing" || { \
 		echo "make emulate needs a compiler for ARM, an emulator of ARM and SIMDe. Type (Debian, Ubuntu):" >&2; \
 		echo "  sudo apt-get install -y g++ g++-aarch64-linux-gnu qemu-user libsimde-dev" >&2; exit 1; }
+
+# For `make fuzz`: how many files, and which
+COUNT = 10000
+SEED = 0
+
+fuzz: $(VENV)/.installed $(VENV)/.dev ## damage COUNT=10000 model files, from SEED=0 on, and load each (half an hour)
+	@PYTHONPATH=tests $(BIN)/python -m fuzz.run --count $(COUNT) --seed $(SEED)
+
+# A build of its own: the installed one stays. Tests find it by tests/sanitized/sitecustomize.py.
+SANITIZED = build/sanitized
+SANITIZED_TESTS = tests/kernels tests/engines tests/contract tests/oracle tests/test_decode.py
+sanitized = LD_PRELOAD="$$("$$CXX" -print-file-name=libasan.so) $$("$$CXX" -print-file-name=libstdc++.so.6)" \
+	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
+	SANITIZED_KERNELS="$$(ls $$PWD/$(SANITIZED)/_kernels*.so)" PYTHONPATH=$$PWD/tests/sanitized:$$PWD/tests
+
+sanitize: $(VENV)/.installed $(VENV)/.dev sanitize-tools ## run the tests of kernels and engines on kernels that check memory
+	@echo "==> building the kernels with checks of addresses and undefined behaviour (some minutes the first time)"
+	@. ./$(VENV)/.preflight; export CXX; $(call quietly,sanitize.log,export PATH="$$PWD/$(BIN):$$PATH"; \
+		cmake -S . -B $(SANITIZED) -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo \
+			-DPILOTFISH_SANITIZE=address$(comma)undefined -DPython_EXECUTABLE="$$PWD/$(BIN)/python" \
+			-Dnanobind_DIR="$$(python -m nanobind --cmake_dir)" && cmake --build $(SANITIZED))
+	@echo "==> running tests and damaged files on them"
+	@. ./$(VENV)/.preflight; $(sanitized) $(BIN)/python -m pytest -p no:faulthandler -o timeout=1800 \
+		$(SANITIZED_TESTS) $(ARGS)
+	@. ./$(VENV)/.preflight; $(sanitized) $(BIN)/python -m fuzz.run --count 300 --most-s 30
+
+sanitize-tools: $(VENV)/.created
+	@. ./$(VENV)/.preflight; test -f "$$("$$CXX" -print-file-name=libasan.so)" || { \
+		echo "make sanitize needs Linux and g++ with libasan; the compiler here is $$CXX" >&2; exit 1; }
 
 clean: ## remove what was built here, .venv included; the models stay in their cache
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -24,7 +24,7 @@ NAMES = ("python3", "python3.13", "python3.12", "python3.11", "python3.14")
 COMPILERS = (("c++",), ("g++",), ("clang++",))
 GB = 10**9
 FOLDER_BYTES = 3 * GB // 2  # .venv and build
-CACHE_BYTES = 5 * GB // 2  # the three models, and room for the part of a file that is on its way
+CACHE_BYTES = 5 * GB // 2  # the models, and room for the part of a file that is on its way
 MEMORY_BYTES = 4 * GB
 
 # Prints: implementation, major, minor, has Python.h, has venv, the interpreter behind a virtual environment.

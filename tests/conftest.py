@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def _no_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test depends on the settings of whoever runs it."""
+    monkeypatch.setenv("PILOTFISH_CONFIG", os.devnull)
 
 
 def _cached(name: str) -> Path:
@@ -22,6 +29,11 @@ def _cached(name: str) -> Path:
 @pytest.fixture(scope="session")
 def smollm2() -> Path:
     return _cached("smollm2-135m")
+
+
+@pytest.fixture(scope="session")
+def gemma() -> Path:
+    return _cached("gemma-3-270m")
 
 
 @pytest.fixture(scope="session")

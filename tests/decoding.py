@@ -48,7 +48,7 @@ def draft_engine(decoder: Decoder) -> ScriptedEngine | None:
 
 
 def assert_caches_hold(decoder: Decoder, sequences: Iterable[Sequence]) -> None:
-    """Assert that the target's caches are exactly, and the draft model's a prefix of, ``tokens[:-1]``."""
+    """Assert that the target's caches are exactly, and the draft model's a stretch of, ``tokens[:-1]``."""
     target = scripted(decoder).sequences
     model, drafts = model_of(decoder.drafter.drafter), draft_engine(decoder)
     for s in sequences:
@@ -56,7 +56,8 @@ def assert_caches_hold(decoder: Decoder, sequences: Iterable[Sequence]) -> None:
         assert target[s.handle] == evaluated
         if model is not None and drafts is not None and s.key in model._caches:
             cache = drafts.sequences[model._caches[s.key].handle]
-            assert cache == evaluated[: len(cache)]
+            begin = model._caches[s.key].begin
+            assert cache == evaluated[begin : begin + len(cache)]
 
 
 def assert_nothing_is_left(decoder: Decoder) -> None:

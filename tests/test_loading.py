@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +13,7 @@ from pilotfish.engines import native
 from pilotfish.engines.native.container import Container
 from pilotfish.engines.native.slim import Slim
 from pilotfish.errors import FormatError, HubError, OutOfMemory, UsageError, VocabularyMismatch
-from pilotfish.loading import Plan
+from pilotfish.loading import Plan, memory_bytes
 from tiny import metadata, tiny_engine, write_header
 
 if TYPE_CHECKING:
@@ -77,24 +78,57 @@ def test_what_does_not_fit_into_memory_is_refused_with_both_numbers(
 ) -> None:
     """Target, draft model and the caches of both count."""
     target, draft = write_header(tmp_path), write_header(tmp_path, "draft.gguf")
-    monkeypatch.setattr("pilotfish.memory.free_bytes", lambda: 2_000_000)
-    with pytest.raises(OutOfMemory, match=r"target .* with draft .* needs 2 MB .* 2 MB are free"):
+    need = need_of(target)
+    monkeypatch.setattr("pilotfish.memory.free_bytes", lambda: need + 1_000_000)
+    said = (
+        f"target .* 8192 with draft .* 8192 needs {2 * need / 1e6:.0f} MB .* {need / 1e6 + 1:.0f} MB are free"
+    )
+    with pytest.raises(OutOfMemory, match=said):
         pilotfish.load(target, draft=draft)
     assert fake.loaded == ()
     pilotfish.load(target)
 
 
-def kv_bytes(path: str) -> int:
-    plan = Plan.make(hub.resolve(path), 10)
+def need_of(path: str, context: int | None = None) -> int:
+    plan = Plan.make(hub.resolve(path), context)
     plan.file.close()
-    return plan.kv_bytes
+    return memory_bytes(plan)
 
 
-def test_the_memory_of_a_sequence_follows_from_the_header(tmp_path: Path) -> None:
-    """Keys and values, layers, heads times their size, two bytes each."""
-    assert kv_bytes(write_header(tmp_path)) == 10 * 2 * 2 * (2 * 8) * 2
-    longer = write_header(tmp_path, llama__attention__key_length=16, llama__attention__value_length=16)
-    assert kv_bytes(longer) == 10 * 2 * 2 * (2 * 16) * 2
+def test_the_memory_of_a_full_context_follows_from_the_header(tmp_path: Path) -> None:
+    """Keys and values, layers, heads times their size, two bytes each; whole pages of 64 tokens."""
+
+    def kv_bytes(**changes: Any) -> int:
+        plan = Plan.make(hub.resolve(write_header(tmp_path, **changes)), 65)
+        plan.file.close()
+        return plan.footprint.kv
+
+    assert kv_bytes() == 128 * 2 * 2 * (2 * 8) * 2
+    longer = {"llama__attention__key_length": 16, "llama__attention__value_length": 16}
+    assert kv_bytes(**longer) == 128 * 2 * 2 * (2 * 16) * 2
+
+
+def test_a_context_that_would_fit_is_named_and_fits(
+    tmp_path: Path, fake: type[FakeNative], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_header(tmp_path)
+    monkeypatch.setattr("pilotfish.memory.free_bytes", lambda: need_of(path, 5000))
+    with pytest.raises(OutOfMemory) as refused:
+        pilotfish.load(path)
+    fits = re.match(r"a context of (\d+) fits; or take a smaller model", refused.value.hint)
+    assert fits is not None
+    assert 4000 < int(fits[1]) <= 5000
+    assert pilotfish.load(path, context=int(fits[1])).context == int(fits[1])
+    assert len(fake.loaded) == 1
+
+
+def test_a_model_that_fits_with_no_context_names_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pilotfish.memory.free_bytes", lambda: 1000)
+    with pytest.raises(OutOfMemory) as refused:
+        pilotfish.load(write_header(tmp_path))
+    assert refused.value.hint.startswith("take a smaller model")
 
 
 @pytest.mark.parametrize("value", [0, "many", 1.5])

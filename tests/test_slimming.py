@@ -36,15 +36,15 @@ def slim(matrices: dict[str, str], vocab_size: int = LARGE, *, tied: bool = Fals
 
 
 def test_matrices_above_five_bits_and_the_head_are_rounded() -> None:
-    matrices = {kind: kind for kind in ("F32", "F16", "BF16", "Q8_0", "Q6_K", "Q5_K", "Q5_0")}
-    small = {kind: kind for kind in ("Q4_0", "Q4_1", "Q4_K")}
+    matrices = {kind: kind for kind in ("F32", "F16", "BF16", "Q8_0", "Q6_K", "Q5_K", "Q5_1", "Q5_0")}
+    small = {kind: kind for kind in ("Q4_0", "Q4_1", "Q4_K", "IQ4_XS", "Q2_K")}
     found = slim(matrices | small)
     assert found is not None
     assert found.types == dict.fromkeys([*matrices, "output.weight"], "Q4_0")
 
 
 def test_types_that_the_kernels_do_not_know_are_left_to_be_refused() -> None:
-    found = slim({"x": "Q5_1"})
+    found = slim({"x": "TQ2_0"})
     assert found is not None
     assert "x" not in found.types
 

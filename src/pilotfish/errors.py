@@ -14,7 +14,7 @@
     │   ├── OfflineError      nothing cached and no network, or --offline
     │   └── ChecksumError     the bytes fetched are not the bytes promised
     ├── CacheError            the cache folder can't be written, or the disk is full
-    ├── OutOfMemory           the model does not fit; names need and room
+    ├── OutOfMemory           the model, or more text, does not fit; names need and room
     ├── QueueFull             too many requests are waiting already
     ├── TemplateError         the chat template is missing, unsafe or fails
     └── EngineError           a pass failed
@@ -23,6 +23,22 @@
 """
 
 from __future__ import annotations
+
+import reprlib
+from typing import Final
+
+_SHORT: Final = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxstring, _SHORT.maxother = 2, 4, 80, 80
+
+
+def shown(value: object) -> str:
+    """Return `repr` of a value from outside for a message, cut to 80 characters or some items of a list."""
+    return _SHORT.repr(value)
+
+
+def shown_name(name: str) -> str:
+    """Return a name from outside for a message, without quotes, but with escapes and cut as by `shown`."""
+    return shown(name)[1:-1]
 
 
 class PilotfishError(Exception):
@@ -90,7 +106,7 @@ class CacheError(PilotfishError):
 
 
 class OutOfMemory(PilotfishError):
-    """The model does not fit into memory."""
+    """The model does not fit into memory, or there is none left for more text."""
 
 
 class QueueFull(PilotfishError):

@@ -44,7 +44,7 @@ def load(
     Parameters
     ----------
     model
-        Path of a GGUF file, or a registry name.
+        Path of a GGUF file, a registry name, or one like `hf:org/repo:Q4_K_M` or `ollama:NAME:TAG`.
     draft
         `auto`: the suffix drafter, and the registry's draft model if it is in the cache. `off`. `suffix`. A
         model, which means the suffix drafter and this model. Or several of these.
@@ -163,6 +163,8 @@ class LLM:
             An option that makes no sense, an empty prompt, or (PromptTooLong) one beyond the context.
         EngineError
             A pass failed.
+        OutOfMemory
+            No memory is left for a longer text; the model can be used on.
         """
         return self.stream(prompt, **options).result()
 

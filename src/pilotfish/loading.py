@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from pilotfish import hub, memory
@@ -16,7 +16,7 @@ from pilotfish.engines import native
 from pilotfish.engines.native.config import Config
 from pilotfish.engines.native.container import Container, Value
 from pilotfish.engines.native.families import family_named
-from pilotfish.engines.native.families.decoder import attention_shape
+from pilotfish.engines.native.footprint import Footprint, footprint_of
 from pilotfish.errors import TemplateError, UsageError
 from pilotfish.model import Model, TextModel
 from pilotfish.slimming import AUTO, OFF, slim_for
@@ -32,11 +32,14 @@ if TYPE_CHECKING:
 
 M = TypeVar("M", bound=Model)
 
-KV_BYTES = 2
-"""Bytes of one number in the KV cache."""
+TOKENIZER_BYTES = 400
+"""Bytes that a tokenizer takes for each token of its vocabulary: measured, 390 to 440."""
+
+CONTEXT_STEP = 256
+"""Contexts that are proposed are multiples of this."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
     """A model that is about to be loaded, and the memory that it will need.
 
@@ -50,16 +53,15 @@ class Plan:
         Most tokens that a sequence will hold.
     longest
         Most tokens that the model can hold.
-    weights_bytes, kv_bytes
-        The file's size, and the KV cache of one full sequence.
+    footprint
+        What it will take as a target; slimmed, it takes less.
     """
 
     ref: hub.ModelRef
     file: Container
     context: int
     longest: int
-    weights_bytes: int
-    kv_bytes: int
+    footprint: Footprint
 
     @classmethod
     def make(cls, ref: hub.ModelRef, context: int | None, *, shorter: bool = False) -> Plan:
@@ -83,7 +85,7 @@ class Plan:
     def _fitting(cls, ref: hub.ModelRef, file: Container, context: int | None, *, shorter: bool) -> Plan:
         config = Config(file.metadata)
         family_named(config.architecture)  # said before a key of the family is missed
-        longest, shape = config.integer("context_length", most=1 << 30), attention_shape(config)
+        longest = config.integer("context_length", most=1 << 30)
         if context is not None and shorter:
             context = min(context, longest)
         if context is not None and not 1 <= context <= longest:
@@ -92,13 +94,17 @@ class Plan:
                 f"{ref.name} can hold from 1 to {longest} tokens of prompt and answer",
             )
         tokens = min(longest, native.DEFAULT_CONTEXT) if context is None else context
-        numbers = 2 * shape.layers * shape.kv_heads * shape.head  # keys and values of a token
-        return cls(ref, file, tokens, longest, file.size_bytes, tokens * numbers * KV_BYTES)
+        return cls(ref, file, tokens, longest, footprint_of(file, config, tokens))
 
     @property
     def metadata(self) -> Mapping[str, Value]:
         """The file's header."""
         return self.file.metadata
+
+    def slimmed(self, slim: Slim | None) -> Plan:
+        """Return the plan of the same model, slimmed."""
+        config = Config(self.metadata)
+        return dataclasses.replace(self, footprint=footprint_of(self.file, config, self.context, slim))
 
 
 def load_models(
@@ -167,14 +173,16 @@ def _load_all(
                 f"{plan.ref.name} holds {plan.context} tokens, {target.ref.name} {target.context}: "
                 "it drafts only up to there"
             )
-    check_memory(target, *drafts.values())
+    vocabularies = {path: Vocabulary(plan.metadata) for path, plan in drafts.items()}
+    slims = {
+        path: slim_for(drafts[path].file.tensors, words) if slim else None
+        for path, words in vocabularies.items()
+    }
+    check_memory(target, *(plan.slimmed(slims[path]) for path, plan in drafts.items()))
     target.file.read_ahead()  # while the tokenizer is built
     tokenizer = Tokenizer.from_metadata(target.metadata)
-    slims: dict[Path, Slim | None] = {}
-    for path, plan in drafts.items():
-        vocabulary = Vocabulary(plan.metadata)
-        check_same(tokenizer.vocabulary, vocabulary)
-        slims[path] = slim_for(plan.file.tensors, vocabulary) if slim else None
+    for words in vocabularies.values():
+        check_same(tokenizer.vocabulary, words)
     template = _template_of(target, notice)
     talks = functools.partial(TextModel, tokenizer=tokenizer, template=template)
     loaded: dict[Path, Model] = {}
@@ -189,11 +197,29 @@ def _load_all(
     return loaded
 
 
-def check_memory(*plans: Plan) -> None:
-    """Compare what models need with what is free; OutOfMemory has both numbers."""
-    need = sum(plan.weights_bytes + plan.kv_bytes for plan in plans)
+def check_memory(target: Plan, *drafts: Plan) -> None:
+    """Compare what models will need with what is free.
+
+    Raises
+    ------
+    OutOfMemory
+        They don't fit; the message has both numbers, the hint a context that fits, if one does.
+    """
+    plans = (target, *drafts)
     what = " with ".join(f"{plan.ref.name} at a context of {plan.context}" for plan in plans)
-    memory.check_room(what, need, memory.free_bytes())
+    need, free = memory_bytes(*plans), memory.free_bytes()
+    kv = sum(plan.footprint.kv for plan in plans)
+    left = 0 if free is None else max(free - need + kv, 0)
+    shorter = int(target.context * left / kv) // CONTEXT_STEP * CONTEXT_STEP
+    fits = f"a context of {shorter} fits; or " if shorter else ""
+    memory.check_room(what, need, free, fits + memory.ADVICE)
+
+
+def memory_bytes(target: Plan, *drafts: Plan) -> int:
+    """Return what models will need together, the target's tokenizer included."""
+    words = target.metadata.get("tokenizer.ggml.tokens")
+    tokenizer = TOKENIZER_BYTES * len(words) if isinstance(words, list) else 0
+    return tokenizer + sum(plan.footprint.total for plan in (target, *drafts))
 
 
 def _draft_of(
@@ -241,7 +267,7 @@ def _load(
         name=name,
         engine=engine,
         path=plan.ref.path,
-        checksum=plan.ref.entry.sha256 if plan.ref.entry else "",
+        checksum=plan.ref.sha256,
         isa=engine.isa,
         threads=engine.threads,
         dispose=engine.dispose,

@@ -10,8 +10,10 @@ from pathlib import Path
 
 from pilotfish.errors import OutOfMemory
 
+ADVICE = "take a smaller model or context, or end other programs"
 
-def check_room(what: str, need: int, free: int | None) -> None:
+
+def check_room(what: str, need: int, free: int | None, hint: str = ADVICE) -> None:
     """Refuse what does not fit.
 
     Parameters
@@ -20,6 +22,8 @@ def check_room(what: str, need: int, free: int | None) -> None:
         Named in the message.
     need, free
         Bytes; `free` is None if unknown, and then nothing is refused.
+    hint
+        How to mend it.
 
     Raises
     ------
@@ -27,10 +31,7 @@ def check_room(what: str, need: int, free: int | None) -> None:
         Need is larger; the message has both numbers.
     """
     if free is not None and need > free:
-        raise OutOfMemory(
-            f"{what} needs {in_mb(need)} of memory and {in_mb(free)} are free",
-            "take a smaller model or context, or end other programs",
-        )
+        raise OutOfMemory(f"{what} needs {in_mb(need)} of memory and {in_mb(free)} are free", hint)
 
 
 def in_mb(size: int) -> str:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pilotfish.shards import shard_paths
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -14,7 +16,8 @@ if TYPE_CHECKING:
     from pilotfish.text.template import ChatTemplate
     from pilotfish.text.tokenizer import Tokenizer
 
-_digests: dict[tuple[str, int, int], str] = {}
+_CHUNK = 1 << 20
+_digests: dict[tuple[tuple[str, int, int], ...], str] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +31,7 @@ class Model:
     engine
         What computes.
     path
-        The file; None if the engine needs none.
+        The file, of a split model the first; None if the engine needs none.
     checksum
         SHA-256 of the file if it is known already, else empty.
     isa, threads
@@ -67,10 +70,21 @@ class TextModel(Model):
 
 
 def file_sha256(path: Path) -> str:
-    """Return a file's SHA-256 as 64 hex digits; one that has not changed is read once a process."""
-    status = path.stat()
-    key = (str(path), status.st_size, status.st_mtime_ns)
+    """Return a file's SHA-256 as 64 hex digits; one that has not changed is read once a process.
+
+    Of a model that is split into several files it is that of all their bytes, one file after the other.
+    """
+    paths = shard_paths(path)
+    files = paths if all(one.is_file() for one in paths) else [path]
+    states = [one.stat() for one in files]
+    key = tuple(
+        (str(one), status.st_size, status.st_mtime_ns) for one, status in zip(files, states, strict=True)
+    )
     if key not in _digests:
-        with path.open("rb") as file:
-            _digests[key] = hashlib.file_digest(file, "sha256").hexdigest()
+        digest = hashlib.sha256()
+        for one in files:
+            with one.open("rb") as file:
+                while chunk := file.read(_CHUNK):
+                    digest.update(chunk)
+        _digests[key] = digest.hexdigest()
     return _digests[key]

@@ -28,6 +28,9 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             monkeypatch.delenv(name)
     cache = tmp_path / "cache"
     monkeypatch.setenv("PILOTFISH_CACHE", str(cache))
+    monkeypatch.setenv("PILOTFISH_CONFIG", os.devnull)
+    for name in ("HF_HUB_CACHE", "OLLAMA_MODELS", "LLAMA_CACHE"):
+        monkeypatch.setenv(name, str(tmp_path / name.lower()))
     return cache
 
 

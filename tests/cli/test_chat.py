@@ -51,7 +51,35 @@ def test_a_message_that_does_not_fit_is_said_and_forgotten(tiny: Callable[..., A
     tiny(answers(script, VOCAB_SIZE, END), context=80)
     done = call("chat", "-m", "x", text=f"{'y' * 100}\nhi\n")
     assert (done.code, done.out) == (0, "hello\n")
-    assert "/reset starts anew" in done.err
+    assert "the message has 119 tokens and the context holds 80; shorten it" in done.err
+
+
+def test_a_conversation_says_when_its_context_is_nearly_full_and_when_it_is(tiny: Callable[..., Any]) -> None:
+    """The prompt of a turn, its answer and end count; a full context ends the answer; /clear is /reset."""
+    script = conversation("hi", "hello", "again?", "hello again")
+    second = 53 + len("hello again") + 1
+    for context, said in [
+        (2 * second, []),
+        (
+            second + 4,
+            [f"{second} of {second + 4} tokens of context are used, 4 are left; /reset starts anew"],
+        ),
+        (second, [f"the context is full: {second} tokens"]),
+    ]:
+        tiny(answers(script, VOCAB_SIZE, END), context=context)
+        done = call("chat", "-m", "x", text="hi\nagain?\n/clear\nhi\n")
+        assert (done.code, done.out) == (0, "hello\nhello again\nhello\n")
+        notices = [line for line in done.err.splitlines() if "of context" in line or "is full" in line]
+        assert [w in n for w, n in zip(said, notices, strict=True)] == [True] * len(said)
+
+
+def test_a_full_conversation_answers_no_more_and_starts_anew(tiny: Callable[..., Any]) -> None:
+    """A message that no longer fits is dropped; the conversation before it is kept."""
+    script = conversation("hi", "hello", "again?", "hello again")
+    tiny(answers(script, VOCAB_SIZE, END), context=80)
+    done = call("chat", "-m", "x", text=f"hi\n{'y' * 60}\nagain?\n/reset\nhi\n")
+    assert (done.code, done.out) == (0, "hello\nhello again\nhello\n")
+    assert "the context holds 80; the message is dropped: shorten it, or /reset starts anew" in done.err
 
 
 def test_ctrl_c_stops_an_answer_and_stays(tiny: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:

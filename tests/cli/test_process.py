@@ -8,54 +8,10 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-TESTS = Path(__file__).parents[1]
-
-# Loads the tiny model in place of any other; a pass takes as long as the environment says.
-SCRIPTED = f"""
-import os, sys, time
-sys.path.insert(0, {str(TESTS)!r})
-import pilotfish.llm
-from pilotfish.cli import main
-from pilotfish.drafting import Drafting, Wish
-from pilotfish.engines.scripted import copying
-from tiny import VOCAB_SIZE, tiny_model
-
-def load(name, draft, *_args, **_options):
-    target = tiny_model(copying(VOCAB_SIZE, 3))
-    forward = target.engine.forward
-
-    def slow(chunks):
-        print("pass", file=sys.stderr, flush=True)
-        time.sleep(float(os.environ.get("PASS_S", "0")))
-        return forward(chunks)
-
-    target.engine.forward = slow
-    return pilotfish.llm.LLM(target, Drafting(Wish.read("off")))
-
-pilotfish.llm.load = load
-main()
-"""
-
-
-def start(args: Sequence[str], *, scripted: bool = True, **environment: str) -> subprocess.Popen[str]:
-    command = ["-c", SCRIPTED] if scripted else ["-m", "pilotfish"]
-    return subprocess.Popen(
-        [sys.executable, *command, *args],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **environment},
-    )
-
-
-RUN = ("run", "-m", "x", "--raw", "abc", "--max-tokens", "3000")
+from cli.processes import RUN, SCRIPTED, start
 
 
 def test_a_reader_that_leaves_early_is_not_an_error() -> None:

@@ -139,8 +139,9 @@ class Recorder:
 
     def __init__(self, container: Container) -> None:
         self.ranges: list[tuple[int, int]] = []
-        self._mapped = container._mapped
-        container._mapped = cast("mmap.mmap", self)
+        file = container._files[0]
+        self._mapped = file.mapped
+        file.mapped = cast("mmap.mmap", self)
 
     def madvise(self, _advice: int, start: int, length: int) -> None:
         """Note one call."""
@@ -148,8 +149,10 @@ class Recorder:
 
     def close(self) -> None:
         """Close the mapping itself."""
-        assert self._mapped is not None
         self._mapped.close()
+
+    def __len__(self) -> int:
+        return len(self._mapped)
 
 
 def resident_bytes(path: Path) -> int:

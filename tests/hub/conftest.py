@@ -28,11 +28,17 @@ def entry(content: bytes, monkeypatch: pytest.MonkeyPatch) -> Entry:
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache, and no setting of the machine's own."""
+    """An empty cache, no other program's folders, and no setting of the machine's own."""
     folder = tmp_path / "cache"
     monkeypatch.setenv("PILOTFISH_CACHE", str(folder))
     for name in ("PILOTFISH_OFFLINE", "HF_HUB_OFFLINE", "HF_ENDPOINT", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
+    for name, folder_name in (
+        ("HF_HUB_CACHE", "hf"),
+        ("OLLAMA_MODELS", "ollama"),
+        ("LLAMA_CACHE", "llama.cpp"),
+    ):
+        monkeypatch.setenv(name, str(tmp_path / folder_name))
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     monkeypatch.setenv("no_proxy", "*")
     return folder

@@ -10,7 +10,7 @@ import pytest
 
 from hub.doubles import FakeHub
 from pilotfish.errors import ChecksumError, HubError, OfflineError, UsageError
-from pilotfish.hub import Entry, cached_path, from_hub, pull
+from pilotfish.hub import Entry, cached_path, pull, web
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -169,7 +169,7 @@ def test_a_hub_that_is_not_there_is_an_offline_error(entry: Entry) -> None:
 def test_a_hub_that_does_not_answer_is_given_up(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
-        monkeypatch.setattr(from_hub, "CONNECT_S", 0.1)
+        monkeypatch.setattr(web, "CONNECT_S", 0.1)
         with pytest.raises(OfflineError, match="no answer"):
             pull(entry.name, source="hub")
 

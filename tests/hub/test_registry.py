@@ -9,11 +9,13 @@ import pytest
 from pilotfish.errors import UnknownModel
 from pilotfish.hub import DEFAULT_MODEL, REGISTRY
 from pilotfish.hub.from_packages import part_size
-from pilotfish.hub.registry import find
+from pilotfish.hub.names import HubName
+from pilotfish.hub.quants import quant_of
+from pilotfish.hub.registry import entry_of, find
 
 
-def test_the_three_names_are_there_and_the_default_names_its_draft_model() -> None:
-    assert list(REGISTRY) == ["qwen2.5-coder-1.5b", "qwen2.5-coder-0.5b", "smollm2-135m"]
+def test_the_names_are_there_and_the_default_names_its_draft_model() -> None:
+    assert list(REGISTRY) == ["qwen2.5-coder-1.5b", "qwen2.5-coder-0.5b", "smollm2-135m", "gemma-3-270m"]
     assert REGISTRY[DEFAULT_MODEL].draft == "qwen2.5-coder-0.5b"
 
 
@@ -26,7 +28,18 @@ def test_an_entry_is_consistent(name: str) -> None:
     assert sum(sizes) == entry.size
     assert all(0 < size <= entry.packages.part_bytes for size in sizes)
     assert entry.draft is None or entry.draft in REGISTRY
-    assert entry.licence == "Apache-2.0"
+    assert entry.licence == ("LicenseRef-Gemma" if name == "gemma-3-270m" else "Apache-2.0")
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_an_entrys_file_is_known_by_the_hubs_name_too(name: str) -> None:
+    """Also without a quantization, if the entry's is the one that would be taken."""
+    hub, quant = REGISTRY[name].hub, quant_of(REGISTRY[name].hub.file)
+    for wanted in (quant, quant.lower(), hub.file, hub.file.removesuffix(".gguf")):
+        assert entry_of(HubName(hub.repo, wanted)) is REGISTRY[name]
+    assert (entry_of(HubName(hub.repo.lower())) is REGISTRY[name]) == (quant == "Q4_K_M")
+    assert entry_of(HubName(hub.repo, "Q2_K")) is None
+    assert entry_of(HubName("another/repo", quant)) is None
 
 
 def test_files_in_the_cache_have_different_names() -> None:

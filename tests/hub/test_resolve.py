@@ -26,6 +26,14 @@ def test_a_path_is_taken_as_it_is(tmp_path: Path) -> None:
     assert resolve(str(path)) == ModelRef(path, "my.model", None)
 
 
+def test_any_file_of_a_split_model_is_the_model_and_its_name_has_no_number(tmp_path: Path) -> None:
+    first, second = (tmp_path / f"my-0000{n}-of-00002.gguf" for n in (1, 2))
+    second.write_bytes(b"x")
+    assert resolve(str(second)) == ModelRef(second, "my-00002-of-00002", None)
+    first.write_bytes(b"x")
+    assert resolve(str(first)) == resolve(str(second)) == ModelRef(first, "my", None)
+
+
 def test_a_cached_name_is_its_file(entry: Entry, cached: Path) -> None:
     assert resolve("tiny") == ModelRef(cached, "tiny", entry)
 

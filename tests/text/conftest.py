@@ -13,7 +13,12 @@ from pilotfish.text.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from pathlib import Path
 
-NAMES = {"smollm2-135m": "smollm2", "qwen2.5-coder-0.5b": "qwen05", "qwen2.5-coder-1.5b": "qwen15"}
+NAMES = {
+    "smollm2-135m": "smollm2",
+    "qwen2.5-coder-0.5b": "qwen05",
+    "qwen2.5-coder-1.5b": "qwen15",
+    "gemma-3-270m": "gemma",
+}
 
 
 class Real:
@@ -28,6 +33,21 @@ class Real:
         self.build_s = time.process_time() - start
 
 
+_BUILT: dict[str, Real] = {}
+
+
+def _real(name: str, request: pytest.FixtureRequest) -> Real:
+    if name not in _BUILT:
+        _BUILT[name] = Real(name, request.getfixturevalue(NAMES[name]))
+    return _BUILT[name]
+
+
 @pytest.fixture(scope="session", params=NAMES)
 def real(request: pytest.FixtureRequest) -> Real:
-    return Real(request.param, request.getfixturevalue(NAMES[request.param]))
+    return _real(request.param, request)
+
+
+@pytest.fixture(scope="session", params=[name for name in NAMES if name != "gemma-3-270m"])
+def chatting(request: pytest.FixtureRequest) -> Real:
+    """Return one that has a chat template; a base model has none."""
+    return _real(request.param, request)

@@ -24,8 +24,8 @@ def render(source: str, messages: list[dict[str, Any]] = HI, **options: Any) -> 
 
 
 @pytest.mark.models
-def test_the_real_templates_render_and_get_no_second_bos(real: Real) -> None:
-    template = ChatTemplate.from_metadata(real.metadata)
+def test_the_real_templates_render_and_get_no_second_bos(chatting: Real) -> None:
+    template = ChatTemplate.from_metadata(chatting.metadata)
     messages = [
         {"role": "system", "content": "Be brief."},
         *HI,
@@ -39,16 +39,16 @@ def test_the_real_templates_render_and_get_no_second_bos(real: Real) -> None:
         "<|im_start|>assistant\n"
     )
     assert template.render(messages, add_generation_prompt=False) + "<|im_start|>assistant\n" == text
-    ids = real.tokenizer.encode(text, special=True)
-    start = real.tokenizer.encode("<|im_start|>", special=True, bos=False)[0]
+    ids = chatting.tokenizer.encode(text, special=True)
+    start = chatting.tokenizer.encode("<|im_start|>", special=True, bos=False)[0]
     assert ids[0] == start
     assert ids.count(start) == 5
-    assert real.tokenizer.bos_id != ids[1]
+    assert chatting.tokenizer.bos_id != ids[1]
 
 
 @pytest.mark.models
-def test_the_real_templates_have_a_default_system_message(real: Real) -> None:
-    text = ChatTemplate.from_metadata(real.metadata).render(HI)
+def test_the_real_templates_have_a_default_system_message(chatting: Real) -> None:
+    text = ChatTemplate.from_metadata(chatting.metadata).render(HI)
     assert text.startswith("<|im_start|>system\nYou are ")
     assert text.endswith("<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n")
 
@@ -69,10 +69,10 @@ def qwen15_template(qwen15: Any) -> ChatTemplate:
 
 
 @pytest.mark.models
-def test_a_long_conversation_is_within_the_budget(real: Real) -> None:
+def test_a_long_conversation_is_within_the_budget(chatting: Real) -> None:
     messages = [{"role": "user", "content": "x" * 1000}, {"role": "assistant", "content": "y" * 50}] * 2000
     start = time.process_time()
-    text = ChatTemplate.from_metadata(real.metadata).render(messages)
+    text = ChatTemplate.from_metadata(chatting.metadata).render(messages)
     assert len(text) > 2_000_000
     assert time.process_time() - start < 5.0
 

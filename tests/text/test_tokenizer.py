@@ -15,6 +15,7 @@ from pilotfish.errors import FormatError, UnsupportedError, UsageError, Vocabula
 from pilotfish.text.tokenizer import Tokenizer, compare_vocabularies
 from text.byte_pairs import Encoder
 from text.nasty import TEXTS
+from text.score_pairs import ScoreEncoder
 from text.small_vocabulary import ID, LETTERS, MERGES, TOKENS, WORDS, metadata, tokenizer
 
 if TYPE_CHECKING:
@@ -37,20 +38,23 @@ def test_ids_are_those_of_llama_cpp(real: Real, kind: str) -> None:
 @pytest.mark.models
 def test_ids_are_those_of_a_plain_byte_pair_encoder(real: Real) -> None:
     slow = _slow(real.metadata)
+    user = [real.metadata["tokenizer.ggml.tokens"][token] for token in real.tokenizer.vocabulary.user_ids]
 
     @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(st.one_of(NO_SURROGATES, ODD))
     def check(text: str) -> None:
-        if "<" not in text:
-            assert real.tokenizer.encode(text) == slow.encode(text)
+        if not any(token in text for token in user):
+            assert real.tokenizer.encode(text, bos=False) == slow.encode(text)
 
     check()
     for text in TEXTS:
-        if "tool_call" not in text:
-            assert real.tokenizer.encode(text) == slow.encode(text), repr(text)
+        if not any(token in text for token in user):
+            assert real.tokenizer.encode(text, bos=False) == slow.encode(text), repr(text)
 
 
-def _slow(entries: dict[str, Any]) -> Encoder:
+def _slow(entries: dict[str, Any]) -> Encoder | ScoreEncoder:
+    if entries["tokenizer.ggml.model"] == "llama":
+        return ScoreEncoder(entries)
     return Encoder(*(entries[f"tokenizer.ggml.{key}"] for key in ("tokens", "merges", "pre")))
 
 
@@ -76,11 +80,16 @@ def test_each_way_to_cut_is_that_of_a_plain_encoder(pre: str) -> None:
 
 @pytest.mark.models
 def test_decoding_gives_the_text_back(real: Real) -> None:
-    """Bytes that the vocabulary lacks are the only loss."""
+    """Bytes that the vocabulary lacks are the only loss, and the letter that stands for a space in some."""
     missing = {chr(byte) for byte in range(128) if len(real.tokenizer.encode(chr(byte))) == 0}
 
     @settings(max_examples=100, deadline=None)
-    @given(st.text(st.characters(max_codepoint=0xFFFF, exclude_categories=["Cs"]), max_size=60))
+    @given(
+        st.text(
+            st.characters(max_codepoint=0xFFFF, exclude_categories=["Cs"], exclude_characters="\u2581"),
+            max_size=60,
+        )
+    )
     def check(text: str) -> None:
         kept = "".join(letter for letter in text if letter not in missing)
         assert real.tokenizer.decode(real.tokenizer.encode(text)) == kept
@@ -97,8 +106,8 @@ def test_decoding_gives_the_text_back_with_a_small_vocabulary(text: str) -> None
 
 @pytest.mark.models
 def test_a_large_vocabulary_is_built_quickly(real: Real) -> None:
-    """Under 1.5 s of processor time on an idle machine; twice that here, for busy ones."""
-    assert real.build_s < 3.0
+    """Under 1.5 s of processor time on an idle machine (gemma: 4 s); twice that here, for busy ones."""
+    assert real.build_s < {"gemma-3-270m": 8.0}.get(real.name, 3.0)
 
 
 @pytest.mark.parametrize(
@@ -192,9 +201,11 @@ def test_a_normal_token_that_looks_like_an_end_is_none() -> None:
 @pytest.mark.models
 def test_the_real_models_end_with_their_end_tokens(real: Real) -> None:
     texts = {real.tokenizer.decode([token], special=True) for token in real.tokenizer.end_ids}
-    assert {"<|im_end|>", "<|endoftext|>"} <= texts
+    ends = {"<eos>", "<end_of_turn>"} if real.name == "gemma-3-270m" else {"<|im_end|>", "<|endoftext|>"}
+    assert ends <= texts
     assert all(text.startswith("<") for text in texts)
-    assert real.tokenizer.token_count == {"smollm2-135m": 49_152}.get(real.name, 151_665)
+    counts = {"smollm2-135m": 49_152, "gemma-3-270m": 262_144}
+    assert real.tokenizer.token_count == counts.get(real.name, 151_665)
 
 
 @pytest.mark.parametrize(("text", "position"), [("\ud800", 0), ("abc\udfffdef", 3)])
@@ -212,7 +223,7 @@ def test_an_id_outside_the_vocabulary_is_a_usage_error(token: int) -> None:
 @pytest.mark.parametrize(
     ("changes", "what"),
     [
-        ({"model": "llama"}, "'llama'"),
+        ({"model": "bert"}, "'bert'"),
         ({"model": None}, "None"),
         ({"pre": "default"}, "'default'"),
         ({"pre": None}, "None"),

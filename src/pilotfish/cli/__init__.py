@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pilotfish import signals
 from pilotfish.cli.failures import ReaderLeft, exit_code_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import NoReturn
 
-COMMANDS = ("run", "chat", "pull", "models", "info", "demo", "verify", "bench")
+COMMANDS = ("run", "chat", "pull", "models", "rm", "info", "demo", "verify", "bench")
 
 
 class Commands(click.Group):
@@ -30,9 +31,11 @@ class Commands(click.Group):
         """Import the module of a command."""
         if cmd_name not in COMMANDS:
             return super().get_command(ctx, cmd_name)
+        from pilotfish.cli.configuration import with_profile
+
         command = importlib.import_module(f"pilotfish.cli.{cmd_name}").command
         assert isinstance(command, click.Command)
-        return command
+        return with_profile(command)
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:  # noqa: ANN401 - passed on to click
         """Read the arguments, which may print the help."""
@@ -45,7 +48,7 @@ class Commands(click.Group):
             return super().invoke(ctx)
 
     def main(self, args: Any = None, **extra: Any) -> NoReturn:  # type: ignore[override]  # noqa: ANN401
-        """Run and exit: 0 ok, 1 verify found a difference, 2 error, 130 Ctrl-C."""
+        """Run and exit: 0 ok, 1 verify found a difference, 2 error, 130 Ctrl-C, 143 SIGTERM."""
         extra = {**extra, "prog_name": "pilotfish", "standalone_mode": False}
         run = super().main
         sys.exit(exit_code_of(lambda: run(args, **extra)))
@@ -75,10 +78,12 @@ def _version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None
 def cli() -> None:
     """Exact speculative decoding: the same answer, sooner.
 
-    Options can also be given in the environment, as PILOTFISH_MODEL, PILOTFISH_THREADS and so on.
+    Options can also be given in the environment, as PILOTFISH_MODEL, PILOTFISH_THREADS and so on, or in a
+    configuration file; `pilotfish info` shows what is set, and where.
     """
 
 
 def main() -> NoReturn:
     """Run the command line; the entry point of the `pilotfish` script."""
+    signals.handle()
     cli.main()

@@ -32,7 +32,12 @@ def _all_of(*decorators: Callable[[F], F]) -> Callable[[F], F]:
     return decorate
 
 
-MODEL = option("-m", "--model", metavar="MODEL", help="Path or registry name.  [default: the default pair]")
+MODEL = option(
+    "-m",
+    "--model",
+    metavar="MODEL",
+    help="Path, or a name of: pilotfish models.  [default: the default pair]",
+)
 THREADS = option(
     "--threads", type=int, metavar="N", help="Threads of a pass.  [default: the machine's cores]"
 )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pilotfish import signals
 from pilotfish.errors import PilotfishError
 
 if TYPE_CHECKING:
@@ -33,15 +34,19 @@ def exit_code_of(run: Callable[[], object]) -> int:
     with contextlib.suppress(AttributeError, OSError):  # what a terminal can't show must not end an answer
         sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
     try:
-        code = run()
-        sys.stdout.flush()
+        with signals.raised():
+            code = run()
+            sys.stdout.flush()
     except SystemExit:
         raise
     except (KeyboardInterrupt, click.Abort):
-        _silence(sys.stdout)
+        _silence(sys.stdout, sys.stderr)
         return INTERRUPTED
+    except signals.Terminated as error:
+        _silence(sys.stdout, sys.stderr)
+        return error.code
     except (ReaderLeft, BrokenPipeError):
-        _silence(sys.stdout)
+        _silence(sys.stdout, sys.stderr)
         return 0
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
@@ -105,9 +110,10 @@ def one_line(text: str) -> str:
     return "".join(c if c.isprintable() else "\ufffd" for c in " ".join(text.split()))
 
 
-def _silence(stream: object) -> None:
+def _silence(*streams: object) -> None:
     """Let what is still buffered go nowhere, so that the interpreter's last flush can't fail."""
-    with contextlib.suppress(AttributeError, OSError, ValueError):
-        descriptor = stream.fileno()  # type: ignore[attr-defined]
-        with open(os.devnull, "w") as nowhere:  # noqa: PTH123 - a path is not what this is about
-            os.dup2(nowhere.fileno(), descriptor)
+    for stream in streams:
+        with contextlib.suppress(AttributeError, OSError, ValueError):
+            descriptor = stream.fileno()  # type: ignore[attr-defined]
+            with open(os.devnull, "w") as nowhere:  # noqa: PTH123 - a path is not what this is about
+                os.dup2(nowhere.fileno(), descriptor)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from pilotfish.cli import common
+from pilotfish.cli.failures import one_line
 from pilotfish.cli.output import print_json
 
 
@@ -21,23 +22,31 @@ from pilotfish.cli.output import print_json
 def command(*, names: tuple[str, ...], source: str, offline: bool, as_json: bool) -> None:
     """Fetch models by their names (see: pilotfish models); without a name, the default pair.
 
-    A pull that was interrupted goes on where it stopped. A file gets its name when its checksum is right.
+    Other models of the Hugging Face hub are named hf:org/repo, with :Q4_K_M (the default) or another
+    quantization, or :FILE.gguf. A pull that was interrupted goes on where it stopped. A file gets its name
+    when its checksum is right.
     """
     from pilotfish import __version__
-    from pilotfish.hub import DEFAULT_MODEL, REGISTRY, pull
-    from pilotfish.hub.registry import find
+    from pilotfish.hub import DEFAULT_MODEL, REGISTRY, entry_named, models_here, pull
     from pilotfish.hub.rich_progress import terminal_progress
 
-    wanted = [find(name) for name in names or filter(None, (DEFAULT_MODEL, REGISTRY[DEFAULT_MODEL].draft))]
+    wanted = names or tuple(filter(None, (DEFAULT_MODEL, REGISTRY[DEFAULT_MODEL].draft)))
+    entries = [entry_named(name) for name in wanted]
     done = []
-    for entry in wanted:
-        path = pull(entry.name, source=source, offline=offline, progress=terminal_progress())  # type: ignore[arg-type]
-        done.append({"name": entry.name, "path": str(path), "sha256": entry.sha256, "size_bytes": entry.size})
+    for name, entry in zip(wanted, entries, strict=True):
+        path = pull(name, source=source, offline=offline, progress=terminal_progress())  # type: ignore[arg-type]
+        if entry is not None:
+            facts = {"name": entry.name, "sha256": entry.sha256, "size_bytes": entry.size}
+        else:
+            found = next(model for model in models_here() if model.path == path)
+            facts = {"name": found.name, "sha256": found.sha256 or None, "size_bytes": found.size}
+        done.append({"path": str(path)} | facts)
         if not as_json:
-            click.echo(f"{entry.name}: {path}")
+            click.echo(one_line(f"{facts['name']}: {path}"))
     if as_json:
         print_json({"kind": "pull", "schema": 1, "version": __version__, "models": done})
         return
-    for entry in wanted:
-        if entry.draft is not None and entry.draft not in {other.name for other in wanted}:
+    pulled = {entry.name for entry in entries if entry is not None}
+    for entry in entries:
+        if entry is not None and entry.draft is not None and entry.draft not in pulled:
             click.echo(f"its draft model: pilotfish pull {entry.draft}", err=True)

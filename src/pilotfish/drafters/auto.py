@@ -72,11 +72,15 @@ class AutoDrafter:
         return [_cut(draft, count) for draft, count in zip(drafts, taken, strict=True)]
 
     def observe(self, sequence: View, draft: Draft, accepted: int) -> None:
-        """Learn how good the guesses were, also those that were not taken, and tell both drafters."""
+        """Learn how good the guesses were, also those that were not taken, and tell both drafters.
+
+        Whatever the other one claimed, the model's cache holds the text afterwards.
+        """
+        if self.model is not None:
+            self.model.observe(sequence, draft, accepted)
         self._beliefs.learn(sequence)
-        for drafter in (self.lookup, self.model):
-            if drafter is not None:
-                drafter.observe(sequence, draft, accepted)
+        if self.lookup is not None:
+            self.lookup.observe(sequence, draft, accepted)
 
     def forget(self, key: int) -> None:
         """Free what is kept for a sequence, in both drafters too."""

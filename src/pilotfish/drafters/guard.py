@@ -69,5 +69,6 @@ class Guard:
         usable = itertools.takewhile(lambda token: 0 <= token < self.token_count, draft.tokens[:limit])
         tokens = tuple(int(token) for token in usable)
         name = "" if self.drafter is None else self.drafter.name
-        names = (*draft.drafters, *itertools.repeat(name, len(tokens)))
-        return Draft(tokens, draft.confidence[: len(tokens)], names[: len(tokens)])
+        given = itertools.islice(itertools.chain(draft.drafters, itertools.repeat(name)), len(tokens))
+        names = tuple(given_name if isinstance(given_name, str) else name for given_name in given)
+        return Draft(tokens, draft.confidence[: len(tokens)], names)

@@ -5,23 +5,31 @@ that only the command line needs.
 """
 
 from pilotfish.hub.cache import Cached, cache_dir, cached_path, list_cached
+from pilotfish.hub.found import Found
 from pilotfish.hub.progress import Progress, SilentProgress
-from pilotfish.hub.pull import Source, pull
+from pilotfish.hub.pull import Source, entry_named, pull
 from pilotfish.hub.registry import DEFAULT_MODEL, REGISTRY, Entry
+from pilotfish.hub.remove import Removal, removal
 from pilotfish.hub.resolve import ModelRef, resolve
+from pilotfish.hub.stores import models_here
 
 __all__ = [
     "DEFAULT_MODEL",
     "REGISTRY",
     "Cached",
     "Entry",
+    "Found",
     "ModelRef",
     "Progress",
+    "Removal",
     "SilentProgress",
     "Source",
     "cache_dir",
     "cached_path",
+    "entry_named",
     "list_cached",
+    "models_here",
     "pull",
+    "removal",
     "resolve",
 ]

@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pilotfish.errors import CacheError
-from pilotfish.hub.registry import REGISTRY, Entry, find
+from pilotfish.hub.registry import REGISTRY, find
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pilotfish.hub.progress import Progress
+    from pilotfish.hub.wanted import Wanted
 
 MARGIN_BYTES = 64 << 20
 """What must stay free on the disk beyond the bytes to be written."""
@@ -54,9 +55,9 @@ def cache_dir() -> Path:
     return base / "pilotfish"
 
 
-def final_path(entry: Entry) -> Path:
-    """Return where the entry's file is, or will be."""
-    return cache_dir() / entry.file
+def final_path(wanted: Wanted) -> Path:
+    """Return where the file is, or will be."""
+    return cache_dir() / wanted.file
 
 
 def cached_path(name: str) -> Path | None:
@@ -115,13 +116,13 @@ def make_cache_dir() -> Path:
     return folder
 
 
-def check_room(entry: Entry, done_bytes: int, spare_bytes: int) -> None:
-    """Check that the disk has room for what is missing of the entry's file.
+def check_room(wanted: Wanted, done_bytes: int, spare_bytes: int) -> None:
+    """Check that the disk has room for what is missing of the file.
 
     Parameters
     ----------
-    entry
-        The model.
+    wanted
+        The file.
     done_bytes
         What is on the disk already.
     spare_bytes
@@ -133,28 +134,35 @@ def check_room(entry: Entry, done_bytes: int, spare_bytes: int) -> None:
         It has not; both numbers are named.
     """
     folder = cache_dir()
-    need = entry.size - done_bytes + spare_bytes + MARGIN_BYTES
+    need = wanted.size - done_bytes + spare_bytes + MARGIN_BYTES
     free = shutil.disk_usage(folder).free
     if free < need:
         raise CacheError(
-            f"{entry.name} needs {need:,} bytes on the disk of {folder}, {free:,} are free",
+            f"{wanted.name} needs {need:,} bytes on the disk of {folder}, {free:,} are free",
             "free some space or set PILOTFISH_CACHE to a folder elsewhere",
         )
 
 
 @contextlib.contextmanager
-def locked(entry: Entry, progress: Progress) -> Iterator[None]:
-    """Hold the entry's lock file; wait, saying so, while another process holds it.
+def locked(wanted: Wanted, progress: Progress | None) -> Iterator[None]:
+    """Hold the file's lock; wait, saying so, while another process holds it. Without `progress` don't wait.
 
     The system releases the lock when its holder dies, so a killed pull blocks nobody.
 
     Raises
     ------
     CacheError
-        The lock file can't be written, or the file system has no locks.
+        The lock file can't be written, the file system has no locks, or another process holds it.
     """
-    path = make_cache_dir() / f"{entry.file}.lock"
+    with locked_path(make_cache_dir() / f"{wanted.file}.lock", wanted.name, progress):
+        yield
+
+
+@contextlib.contextmanager
+def locked_path(path: Path, name: str, progress: Progress | None) -> Iterator[None]:
+    """Hold a lock file; as `locked`."""
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         # Left in place: removing it would let two processes hold locks on different files of this name.
         handle = path.open("ab")
     except OSError as error:
@@ -164,7 +172,9 @@ def locked(entry: Entry, progress: Progress) -> Iterator[None]:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                progress.message(f"another pull of {entry.name} is running; waiting for it")
+                if progress is None:
+                    raise CacheError(f"a pull of {name} is running", "wait for it, or end it") from None
+                progress.message(f"another pull of {name} is running; waiting for it")
                 fcntl.flock(handle, fcntl.LOCK_EX)
         except OSError as error:
             raise as_cache_error(error, path) from error

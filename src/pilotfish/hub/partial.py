@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pilotfish.hub.progress import Progress
-    from pilotfish.hub.registry import Entry
+    from pilotfish.hub.wanted import Wanted
 
 _CHUNK = 1 << 20
 
 
 class Partial:
-    """The beginning of an entry's file, opened for appending.
+    """The beginning of a file, opened for appending.
 
-    Needs the entry's lock (`cache.locked`). A context manager: leaving it notes nothing, so bytes appended
+    Needs the file's lock (`cache.locked`). A context manager: leaving it notes nothing, so bytes appended
     after the last `commit` are forgotten.
 
     Parameters
     ----------
-    entry
-        The model.
+    wanted
+        The file.
 
     Raises
     ------
@@ -43,11 +43,11 @@ class Partial:
         Here and in every method: the disk is full or the cache can't be written.
     """
 
-    def __init__(self, entry: Entry) -> None:
-        self.entry = entry
-        self._final = final_path(entry)
-        self.path = self._final.with_name(f"{entry.file}.part")
-        self._note = self._final.with_name(f"{entry.file}.part.json")
+    def __init__(self, wanted: Wanted) -> None:
+        self.wanted = wanted
+        self._final = final_path(wanted)
+        self.path = self._final.with_name(f"{self._final.name}.part")
+        self._note = self._final.with_name(f"{self._final.name}.part.json")
         good = self._noted()
         with self._refusals(self.path):
             self._file = self.path.open("r+b" if good else "wb")
@@ -69,7 +69,7 @@ class Partial:
             os.fsync(self._file.fileno())
         draft = self._note.with_name(f"{self._note.name}.new")
         with self._refusals(self._note):
-            draft.write_text(json.dumps({"sha256": self.entry.sha256, "good_bytes": self.size}))
+            draft.write_text(json.dumps({"sha256": self.wanted.sha256, "good_bytes": self.size}))
             draft.replace(self._note)
 
     def restart(self) -> None:
@@ -89,14 +89,15 @@ class Partial:
             The bytes are not those promised; they were removed.
         """
         self.commit()
-        got = self._sha256(progress)
-        if got != self.entry.sha256:
+        with self._refusals(self.path):
+            got = sha256_of(self.path, self.wanted, progress)
+        if got != self.wanted.sha256:
             self.restart()
             with self._refusals(self.path):
                 self.path.unlink()
             raise ChecksumError(
-                f"{self.entry.file}: expected sha256 {self.entry.sha256}, got {got}; the file was removed",
-                "pull again, or from the other source",
+                f"{self.wanted.file}: expected sha256 {self.wanted.sha256}, got {got}; the file was removed",
+                "pull again, or from another source",
             )
         with self._refusals(self._final):
             self.path.replace(self._final)
@@ -121,23 +122,11 @@ class Partial:
             good = note["good_bytes"]
             there = self.path.stat().st_size
             fits = (
-                note["sha256"] == self.entry.sha256 and isinstance(good, int) and not isinstance(good, bool)
+                note["sha256"] == self.wanted.sha256 and isinstance(good, int) and not isinstance(good, bool)
             )
         except (OSError, ValueError, KeyError, TypeError):
             return 0
-        return good if fits and 0 <= good <= min(there, self.entry.size) else 0
-
-    def _sha256(self, progress: Progress) -> str:
-        digest = hashlib.sha256()
-        progress.start(f"checking {self.entry.name}", self.size, 0)
-        try:
-            with self._refusals(self.path), self.path.open("rb") as file:
-                while chunk := file.read(_CHUNK):
-                    digest.update(chunk)
-                    progress.advance(len(chunk))
-        finally:
-            progress.finish()
-        return digest.hexdigest()
+        return good if fits and 0 <= good <= min(there, self.wanted.size) else 0
 
     @contextlib.contextmanager
     def _refusals(self, path: Path) -> Iterator[None]:
@@ -145,6 +134,20 @@ class Partial:
             yield
         except OSError as error:
             raise as_cache_error(error, path) from error
+
+
+def sha256_of(path: Path, wanted: Wanted, progress: Progress) -> str:
+    """Return the SHA-256 of a file as 64 hex digits; raises OSError if it can't be read."""
+    digest = hashlib.sha256()
+    progress.start(f"checking {wanted.name}", path.stat().st_size, 0)
+    try:
+        with path.open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                digest.update(chunk)
+                progress.advance(len(chunk))
+    finally:
+        progress.finish()
+    return digest.hexdigest()
 
 
 def _sync_folder(folder: Path) -> None:

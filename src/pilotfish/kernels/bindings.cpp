@@ -9,6 +9,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <chrono>
 #include <cstring>
 
 #include "bandwidth.h"
@@ -129,13 +130,19 @@ nb::ndarray<nb::numpy, float> rms_norm(const Array<float>& x, const Array<float>
   return new_array(std::move(y), {x.size()});
 }
 
-nb::ndarray<nb::numpy, float> silu_mul(const Array<float>& gate, const Array<float>& up,
-                                       const std::string& isa) {
+nb::ndarray<nb::numpy, float> gate(decltype(Kernels::silu_mul) Kernels::* act, const Array<float>& gate,
+                                   const Array<float>& up, const std::string& isa) {
   if (gate.size() != up.size() || gate.size() % 16 != 0)
     throw nb::value_error("lengths differ or are no multiple of 16");
   std::vector<float> y(gate.size());
-  kernels_or_raise(isa)->silu_mul(gate.data(), up.data(), y.data(), static_cast<int>(gate.size()));
+  (kernels_or_raise(isa)->*act)(gate.data(), up.data(), y.data(), static_cast<int>(gate.size()));
   return new_array(std::move(y), {gate.size()});
+}
+auto silu_mul(const Array<float>& g, const Array<float>& up, const std::string& isa) {
+  return gate(&Kernels::silu_mul, g, up, isa);
+}
+auto gelu_mul(const Array<float>& g, const Array<float>& up, const std::string& isa) {
+  return gate(&Kernels::gelu_mul, g, up, isa);
 }
 
 void round_from(Weight& w, const Weight& source, int64_t first, int threads) {
@@ -149,6 +156,24 @@ void round_from(Weight& w, const Weight& source, int64_t first, int threads) {
   const nb::gil_scoped_release release;
   requantize(*kernels_for(available_isas().front()), source, w, first, threads);
 }
+
+// Asked between the ops of a pass: whether a handler of a signal has raised, such as that of Ctrl-C. Python
+// runs handlers on its main thread, and only when asked; a pass over a long context may take seconds. Asking
+// takes the GIL, so it is done seldom, and never in a short pass.
+class Signals {
+ public:
+  bool raised() {
+    const auto now = Clock::now();
+    if (now - last_ < std::chrono::milliseconds(200)) return false;
+    last_ = now;
+    const nb::gil_scoped_acquire acquire;
+    return PyErr_CheckSignals() != 0;  // the exception waits in this thread's state
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point last_ = Clock::now();
+};
 
 // What a pass works on, by segment (consecutive tokens of one sequence); page tables one after another.
 bool run(Program& p, const Array<int32_t>& tokens, const Array<int32_t>& positions,
@@ -182,8 +207,14 @@ bool run(Program& p, const Array<int32_t>& tokens, const Array<int32_t>& positio
   for (size_t i = 0; i < pass.wanted.size(); i++)
     if (pass.wanted[i] < (i == 0 ? 0 : pass.wanted[i - 1] + 1) || pass.wanted[i] >= pass.rows)
       throw nb::value_error("no such row, or rows that don't ascend");
-  const nb::gil_scoped_release release;
-  return p.run(pass);
+  bool finished;
+  {
+    const nb::gil_scoped_release release;
+    Signals signals;
+    finished = p.run(pass, [&signals] { return signals.raised(); });
+  }
+  if (PyErr_Occurred() != nullptr) throw nb::python_error();
+  return finished;
 }
 
 void set_head_groups(Program& p, const Array<int32_t>& groups) {
@@ -222,6 +253,8 @@ NB_MODULE(_kernels, m) {
   m.def("rms_norm", rms_norm, "x"_a.noconvert(), "weight"_a.noconvert(), "eps"_a, "isa"_a,
         "RMS norm of one row.");
   m.def("silu_mul", silu_mul, "gate"_a.noconvert(), "up"_a.noconvert(), "isa"_a, "silu(gate) * up.");
+  m.def("gelu_mul", gelu_mul, "gate"_a.noconvert(), "up"_a.noconvert(), "isa"_a,
+        "gelu(gate) * up, gelu by tanh.");
   m.def(
       "packed_bytes",
       [](int type, int64_t rows, int64_t columns) {
@@ -254,6 +287,9 @@ NB_MODULE(_kernels, m) {
   nb::class_<Pages>(m, "Pages", "KV pages of 64 positions.")
       .def(nb::init<int, int, int>(), "layers"_a, "kv_heads"_a, "head"_a)
       .def("allocate", &Pages::allocate, "A new page's number.")
+      .def_prop_ro("full", &Pages::full, "Whether the next page takes a new slab of memory.")
+      .def_prop_ro(
+          "slab_pages", [](const Pages&) { return Pages::kSlab; }, "Pages that a slab holds.")
       .def("copy", &Pages::copy, "source"_a, "target"_a)
       .def_prop_ro("page_bytes", &Pages::page_bytes)
       .def_prop_ro("count", &Pages::count);
@@ -267,8 +303,13 @@ NB_MODULE(_kernels, m) {
           "isa"_a, "pages"_a, "float_activations"_a)
       .def("buffer", &Program::buffer, "width"_a)
       .def("activations", &Program::activations, "width"_a)
-      .def("embed", &Program::embed, "table"_a, "out"_a)
-      .def("rope_table", &Program::rope_table, "base"_a, "dimensions"_a)
+      .def("embed", &Program::embed, "table"_a, "scale"_a, "out"_a)
+      .def(
+          "rope_table",
+          [](Program& p, double base, int dimensions, const Array<float>& factors, double magnitude) {
+            return p.rope_table(base, dimensions, to_vector(factors), magnitude);
+          },
+          "base"_a, "dimensions"_a, "factors"_a, "magnitude"_a)
       .def(
           "norm",
           [](Program& p, int in, const Array<float>& w, float eps, int out, bool wanted) {
@@ -276,20 +317,36 @@ NB_MODULE(_kernels, m) {
           },
           "source"_a, "weight"_a, "eps"_a, "out"_a, "wanted_only"_a)
       .def(
+          "add_norm",
+          [](Program& p, int in, const Array<float>& w, float eps, int out) {
+            p.add_norm(in, to_vector(w), eps, out);
+          },
+          "source"_a, "weight"_a, "eps"_a, "out"_a)
+      .def(
           "linear",
           [](Program& p, int in,
              const std::vector<std::tuple<std::shared_ptr<Weight>, std::optional<Array<float>>, int>>& parts,
-             int out, bool add, bool wanted) {
+             int out, bool add, bool wanted, std::string name) {
             std::vector<Program::Part> list;
             for (const auto& [weight, bias, offset] : parts)
               list.push_back({weight, bias ? to_vector(*bias) : std::vector<float>{}, offset});
-            p.linear(in, std::move(list), out, add, wanted);
+            p.linear(in, std::move(list), out, add, wanted, std::move(name));
           },
-          "source"_a, "parts"_a, "out"_a, "add"_a, "wanted_only"_a)
-      .def("rope_and_cache", &Program::rope_and_cache, "qkv"_a, "heads"_a, "layer"_a, "table"_a,
-           "query_scale"_a)
-      .def("attention", &Program::attention, "qkv"_a, "heads"_a, "layer"_a, "out"_a)
-      .def("gated", &Program::gated, "source"_a, "gate"_a, "up"_a, "out"_a)
+          "source"_a, "parts"_a, "out"_a, "add"_a, "wanted_only"_a, "name"_a)
+      .def(
+          "rope_and_cache",
+          [](Program& p, int qkv, int heads, int layer, int table, float query_scale,
+             const std::optional<std::tuple<Array<float>, Array<float>, float>>& norms) {
+            Program::HeadNorms of_heads;
+            if (norms)
+              of_heads = {to_vector(std::get<0>(*norms)), to_vector(std::get<1>(*norms)),
+                          std::get<2>(*norms)};
+            p.rope_and_cache(qkv, heads, layer, table, query_scale, std::move(of_heads));
+          },
+          "qkv"_a, "heads"_a, "layer"_a, "table"_a, "query_scale"_a, "norms"_a.none(),
+          "`norms`: weights of the queries' and the keys' norm, and epsilon.")
+      .def("attention", &Program::attention, "qkv"_a, "heads"_a, "layer"_a, "window"_a, "out"_a)
+      .def("gated", &Program::gated, "source"_a, "gate"_a, "up"_a, "gelu"_a, "out"_a)
       .def("set_logits", &Program::set_logits, "out"_a)
       .def("restricted_head", &Program::restricted_head, "source"_a, "weight"_a, "out"_a,
            "Logits of the wanted rows, by a matrix of which a pass reads some groups of 16 rows only: all, "
@@ -302,7 +359,8 @@ NB_MODULE(_kernels, m) {
            "ancestors"_a.noconvert().none(), "threads"_a, "Run a pass; False if it was cancelled.")
       .def("seconds", &Program::seconds, "Seconds of the last pass by op.")
       .def("op_parts", &Program::op_parts, "By op, what its time is counted as.")
-      .def("cancel", &Program::cancel)
+      .def("cancel", &Program::cancel, "End the pass that runs or, if none does, the next one.")
+      .def("uncancel", &Program::uncancel, "Take back what no pass has ended for; whether there was any.")
       .def(
           "argmax",
           [](const Program& p, int i) { return argmax(logits_row(p, i), p.vocabulary(), p.restricted()); },

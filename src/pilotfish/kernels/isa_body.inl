@@ -35,6 +35,7 @@ pilotfish::Kernels make_table(const char* name) {
   k.rms_norm = rms_norm;
   k.quantize = quantize;
   k.silu_mul = silu_mul;
+  k.gelu_mul = gelu_mul;
   k.rope = rope;
   k.scale = scale;
   k.to_half = to_half;

@@ -34,11 +34,12 @@ struct Kernels {
   // The debug path: any type, float activations, one token.
   void (*tile_float)(Type type, const uint8_t* group, int columns, const float* act, float* out);
 
-  // y = x / sqrt(mean(x^2) + eps) * weight; n is a multiple of 16
+  // y = x / sqrt(mean(x^2) + eps) * weight; n is a multiple of 16, and y may be x
   void (*rms_norm)(const float* x, const float* weight, float eps, int n, float* y);
   // out[i * step] = x[32 i ..]; n is a multiple of 32
   void (*quantize)(const float* x, int n, ActBlock* out, int step);
   void (*silu_mul)(const float* gate, const float* up, float* y, int n);
+  void (*gelu_mul)(const float* gate, const float* up, float* y, int n);     // by tanh
   void (*rope)(float* x, const float* cosine, const float* sine, int half);  // pairs (i, i + half)
   void (*scale)(float* x, float factor, int n);
   void (*to_half)(const float* x, uint16_t* y, int n);

@@ -36,17 +36,26 @@ int rows_of(const Pass& pass, bool wanted) {
   return wanted ? static_cast<int>(pass.wanted.size()) : pass.rows;
 }
 
-// The keys of `page` that a row sees, as bits.
-uint64_t visible(const Pass& pass, const Segment& s, int row, int page) {
+// The first position that a row sees.
+int oldest(const Pass& pass, int row, int window) {
+  return window == 0 ? 0 : std::max(0, pass.positions[row] - window + 1);
+}
+
+// The keys of `page` that a row sees, as bits. What was there before the pass lies in the slot of its
+// position.
+uint64_t visible(const Pass& pass, const Segment& s, int row, int page, int window) {
   const auto below = [&](int slot) {  // bits of slots before `slot`
     const int n = slot - page * kPage;
     return n <= 0 ? uint64_t{0} : n >= kPage ? ~uint64_t{0} : (uint64_t{1} << n) - 1;
   };
-  if (pass.ancestors == nullptr) return below(s.base + (row - s.first_row) + 1);
+  const int first = oldest(pass, row, window);
+  if (pass.ancestors == nullptr) return below(s.base + (row - s.first_row) + 1) & ~below(first);
   const int shift = s.base - page * kPage;
-  const uint64_t own = pass.ancestors[row];
+  uint64_t own = pass.ancestors[row];
+  for (int i = 0; i < s.rows; i++)
+    if (pass.positions[s.first_row + i] < first) own &= ~(uint64_t{1} << i);
   const uint64_t shifted = shift >= kPage || shift <= -kPage ? 0 : shift >= 0 ? own << shift : own >> -shift;
-  return below(s.base) | shifted;
+  return (below(s.base) & ~below(first)) | shifted;
 }
 
 }  // namespace
@@ -59,8 +68,12 @@ void RopeOp::run(Program& p, const Pass& pass, int, std::atomic<int64_t>& next) 
 }
 
 void EmbedOp::run(Program& p, const Pass& pass, int, std::atomic<int64_t>& next) {
-  each(next, pass.rows,
-       [&](int64_t r) { table->gather(pass.tokens[r], p.buffers[out].row(static_cast<int>(r))); });
+  const int width = p.buffers[out].width;
+  each(next, pass.rows, [&](int64_t r) {
+    float* x = p.buffers[out].row(static_cast<int>(r));
+    table->gather(pass.tokens[r], x);
+    if (scale != 1.0f) p.kernels.scale(x, scale, width);
+  });
 }
 
 void NormOp::run(Program& p, const Pass& pass, int thread, std::atomic<int64_t>& next) {
@@ -70,6 +83,17 @@ void NormOp::run(Program& p, const Pass& pass, int thread, std::atomic<int64_t>&
     const int row = wanted ? pass.wanted[i] : static_cast<int>(i);
     p.kernels.rms_norm(p.buffers[in].row(row), weight.data(), eps, width, y);
     p.acts[out].store(p.kernels, static_cast<int>(i), 0, y, width);
+  });
+}
+
+void AddNormOp::run(Program& p, const Pass& pass, int thread, std::atomic<int64_t>& next) {
+  const int width = p.buffers[in].width;
+  float* y = p.scratch[thread].floats.data();
+  each(next, pass.rows, [&](int64_t i) {
+    const int row = static_cast<int>(i);
+    p.kernels.rms_norm(p.buffers[in].row(row), weight.data(), eps, width, y);
+    float* x = p.buffers[out].row(row);
+    for (int j = 0; j < width; j++) x[j] += y[j];
   });
 }
 
@@ -140,18 +164,20 @@ void RestrictedHeadOp::run(Program& p, const Pass& pass, int, std::atomic<int64_
 
 void GatedOp::run(Program& p, const Pass& pass, int, std::atomic<int64_t>& next) {
   const int most = p.kernels.max_tokens;
+  const auto& act = gelu ? p.kernels.gelu_mul : p.kernels.silu_mul;
+  const int64_t up_from = gate == up ? p.acts[out].width / kRows : 0;  // its first group
   alignas(64) float g[2][16 * kRows], u[2][16 * kRows];
-  each(next, gate->rows / kBlock, [&](int64_t unit) {  // 32 outputs: one block of the next activations
+  each(next, p.acts[out].width / kBlock, [&](int64_t unit) {  // 32 outputs: one block of the next activations
     for (int first = 0; first < pass.rows; first += most) {
       const int tokens = std::min(most, pass.rows - first);
       for (int half = 0; half < 2; half++)
         multiply(p, *gate, 2 * unit + half, p.acts[in], first, tokens, g[half]);
       for (int half = 0; half < 2; half++)
-        multiply(p, *up, 2 * unit + half, p.acts[in], first, tokens, u[half]);
+        multiply(p, *up, up_from + 2 * unit + half, p.acts[in], first, tokens, u[half]);
       for (int t = 0; t < tokens; t++) {
         float y[kBlock];
         for (int half = 0; half < 2; half++)
-          p.kernels.silu_mul(g[half] + t * kRows, u[half] + t * kRows, y + half * kRows, kRows);
+          act(g[half] + t * kRows, u[half] + t * kRows, y + half * kRows, kRows);
         p.acts[out].store(p.kernels, first + t, static_cast<int>(unit) * kBlock, y, kBlock);
       }
     }
@@ -169,7 +195,11 @@ void CacheOp::run(Program& p, const Pass& pass, int thread, std::atomic<int64_t>
     const float* cosine = p.ropes[table].cosine.data() + row * half;
     const float* sine = p.ropes[table].sine.data() + row * half;
     float* x = p.buffers[qkv].row(static_cast<int>(row));
-    for (int h = 0; h < heads + kv_heads; h++) p.kernels.rope(x + h * head, cosine, sine, half);
+    for (int h = 0; h < heads + kv_heads; h++) {
+      const auto& weight = h < heads ? norms.query : norms.key;
+      if (!weight.empty()) p.kernels.rms_norm(x + h * head, weight.data(), norms.eps, head, x + h * head);
+      p.kernels.rope(x + h * head, cosine, sine, half);
+    }
     p.kernels.scale(x, scale, heads * head);
     for (int h = 0; h < kv_heads; h++) {
       p.kernels.to_half(x + (heads + h) * head, halves, head);
@@ -205,7 +235,7 @@ void AttendOp::run(Program& p, const Pass& pass, int thread, std::atomic<int64_t
     int n = 0;
     for (int row = tile.first_row; row < tile.first_row + tile.rows; row++) {
       uint64_t masks[kBlockPages];
-      for (int i = 0; i < now.pages; i++) masks[i] = visible(pass, s, row, first + i);
+      for (int i = 0; i < now.pages; i++) masks[i] = visible(pass, s, row, first + i, window);
       for (int h = 0; h < group; h++, n++) {
         scratch.queries[n] = p.buffers[qkv].row(row) + (kv_head * group + h) * head;
         std::copy(masks, masks + now.pages, &scratch.masks[static_cast<size_t>(n) * kBlockPages]);
@@ -227,14 +257,17 @@ void AttendOp::run(Program& p, const Pass& pass, int thread, std::atomic<int64_t
     const int kv_head = static_cast<int>(unit % per_tile) / plan.kept();
     const int pages_seen = (s.base + tile.first_row - s.first_row + tile.rows + kPage - 1) / kPage;
     const int blocks_seen = (pages_seen + kBlockPages - 1) / kBlockPages;
+    int first_block = blocks_seen;
+    for (int row = tile.first_row; row < tile.first_row + tile.rows; row++)
+      first_block = std::min(first_block, oldest(pass, row, window) / kBlockKeys);
     if (plan.by_block) {
       const int block = static_cast<int>(unit % plan.kept());
       const int ahead = std::min(block + pass.threads, blocks_seen - 1);
-      const int n =
-          block < blocks_seen ? one_block(tile, kv_head, block, ahead, pages_seen) : tile.rows * group;
+      const bool seen = first_block <= block && block < blocks_seen;
+      const int n = seen ? one_block(tile, kv_head, block, ahead, pages_seen) : tile.rows * group;
       for (int i = 0; i < n; i++) {
         float* to = result(tile, kv_head, i) + static_cast<size_t>(block) * plan.stride;
-        if (block < blocks_seen)
+        if (seen)
           std::memcpy(to, fresh + i * plan.stride, sizeof(float) * plan.stride);
         else
           to[1] = 0.0f;  // saw nothing
@@ -242,7 +275,7 @@ void AttendOp::run(Program& p, const Pass& pass, int thread, std::atomic<int64_t
       return;
     }
     for (int i = 0; i < tile.rows * group; i++) result(tile, kv_head, i)[1] = 0.0f;
-    for (int block = 0; block < blocks_seen; block++) {
+    for (int block = first_block; block < blocks_seen; block++) {
       const int n = one_block(tile, kv_head, block, block + 1, pages_seen);
       for (int i = 0; i < n; i++) p.kernels.merge(result(tile, kv_head, i), fresh + i * plan.stride, head);
     }

@@ -13,10 +13,11 @@ struct RopeOp : Program::Op {  // angles of the pass's positions
 };
 
 struct EmbedOp : Program::Op {
-  EmbedOp(std::shared_ptr<Weight> t, int out) : table(std::move(t)), out(out) {}
+  EmbedOp(std::shared_ptr<Weight> t, float scale, int out) : table(std::move(t)), scale(scale), out(out) {}
   const char* part() const override { return "embed"; }
   void run(Program&, const Pass&, int, std::atomic<int64_t>&) override;
   std::shared_ptr<Weight> table;
+  float scale;
   int out;
 };
 
@@ -31,14 +32,25 @@ struct NormOp : Program::Op {
   bool wanted;
 };
 
+struct AddNormOp : Program::Op {  // adds a norm of one buffer to another
+  AddNormOp(int in, std::vector<float> w, float eps, int out)
+      : in(in), out(out), weight(std::move(w)), eps(eps) {}
+  const char* part() const override { return "norm"; }
+  void run(Program&, const Pass&, int, std::atomic<int64_t>&) override;
+  int in, out;
+  std::vector<float> weight;
+  float eps;
+};
+
 struct LinearOp : Program::Op {
-  LinearOp(int in, std::vector<Program::Part> parts, int out, bool add, bool wanted)
-      : in(in), out(out), parts(std::move(parts)), add(add), wanted(wanted) {}
-  const char* part() const override { return wanted ? "head" : add ? "output" : "qkv"; }
+  LinearOp(int in, std::vector<Program::Part> parts, int out, bool add, bool wanted, std::string name)
+      : in(in), out(out), parts(std::move(parts)), add(add), wanted(wanted), name(std::move(name)) {}
+  const char* part() const override { return name.c_str(); }
   void run(Program&, const Pass&, int, std::atomic<int64_t>&) override;
   int in, out;
   std::vector<Program::Part> parts;
   bool add, wanted;
+  std::string name;
 };
 
 // A head of which some groups of 16 rows are computed: those of the ids that can be said.
@@ -52,21 +64,23 @@ struct RestrictedHeadOp : Program::Op {
 };
 
 struct CacheOp : Program::Op {
-  CacheOp(int qkv, int heads, int layer, int table, float scale)
-      : qkv(qkv), heads(heads), layer(layer), table(table), scale(scale) {}
+  CacheOp(int qkv, int heads, int layer, int table, float scale, Program::HeadNorms norms)
+      : qkv(qkv), heads(heads), layer(layer), table(table), scale(scale), norms(std::move(norms)) {}
   const char* part() const override { return "rope"; }
   void run(Program&, const Pass&, int, std::atomic<int64_t>&) override;
   int qkv, heads, layer, table;
   float scale;
+  Program::HeadNorms norms;
 };
 
 // Blocks of attention for tiles of queries, as planned: results by block for MergeOp, or merged at once. Both
 // ways blocks are merged in ascending order, so the bits are the same.
 struct AttendOp : Program::Op {
-  AttendOp(int qkv, int heads, int layer) : qkv(qkv), heads(heads), layer(layer) {}
+  AttendOp(int qkv, int heads, int layer, int window)
+      : qkv(qkv), heads(heads), layer(layer), window(window) {}
   const char* part() const override { return "attention"; }
   void run(Program&, const Pass&, int, std::atomic<int64_t>&) override;
-  int qkv, heads, layer;
+  int qkv, heads, layer, window;
 };
 
 struct MergeOp : Program::Op {
@@ -77,12 +91,13 @@ struct MergeOp : Program::Op {
 };
 
 struct GatedOp : Program::Op {
-  GatedOp(int in, std::shared_ptr<Weight> gate, std::shared_ptr<Weight> up, int out)
-      : in(in), out(out), gate(std::move(gate)), up(std::move(up)) {}
+  GatedOp(int in, std::shared_ptr<Weight> gate, std::shared_ptr<Weight> up, bool gelu, int out)
+      : in(in), out(out), gate(std::move(gate)), up(std::move(up)), gelu(gelu) {}
   const char* part() const override { return "mlp"; }
   void run(Program&, const Pass&, int, std::atomic<int64_t>&) override;
   int in, out;
   std::shared_ptr<Weight> gate, up;
+  bool gelu;
 };
 
 }  // namespace pilotfish

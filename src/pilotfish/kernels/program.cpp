@@ -21,8 +21,8 @@ constexpr float kAbsentLogit = -std::numeric_limits<float>::infinity();
 }  // namespace
 
 int Pages::allocate() {
-  constexpr int kSlab = 32;  // zeroed: masked keys are computed, then dropped
-  if (count() % kSlab == 0) slabs_.push_back(std::make_unique<Arena>(kSlab * page_bytes()));
+  // Zeroed: masked keys are computed, then dropped.
+  if (full()) slabs_.push_back(std::make_unique<Arena>(kSlab * page_bytes()));
   pages_.push_back(reinterpret_cast<uint16_t*>(slabs_.back()->take(page_bytes())));
   return count() - 1;
 }
@@ -69,15 +69,17 @@ int Program::activations(int width) {
   acts.back().width = width;
   return static_cast<int>(acts.size()) - 1;
 }
-int Program::rope_table(double base, int dimensions) {
-  ropes.push_back({new RopeTable(base, dimensions), dimensions / 2, {}, {}});
+int Program::rope_table(double base, int dimensions, const std::vector<float>& factors, double magnitude) {
+  if (static_cast<int>(factors.size()) != dimensions / 2)
+    throw std::invalid_argument("one factor for each pair, please");
+  ropes.push_back({new RopeTable(base, dimensions, factors, magnitude), dimensions / 2, {}, {}});
   ops_.push_back(std::make_unique<RopeOp>(static_cast<int>(ropes.size()) - 1));
   return static_cast<int>(ropes.size()) - 1;
 }
-void Program::embed(std::shared_ptr<Weight> table, int out) {
+void Program::embed(std::shared_ptr<Weight> table, float scale, int out) {
   if (table->columns != buffers.at(out).width)
     throw std::invalid_argument("embedding width differs from the buffer's");
-  ops_.push_back(std::make_unique<EmbedOp>(std::move(table), out));
+  ops_.push_back(std::make_unique<EmbedOp>(std::move(table), scale, out));
 }
 void Program::norm(int in, std::vector<float> weight, float eps, int out, bool wanted_only) {
   if (static_cast<int>(weight.size()) != buffers.at(in).width || acts.at(out).width != buffers.at(in).width)
@@ -85,7 +87,14 @@ void Program::norm(int in, std::vector<float> weight, float eps, int out, bool w
   widest_norm_ = std::max(widest_norm_, buffers[in].width);
   ops_.push_back(std::make_unique<NormOp>(in, std::move(weight), eps, out, wanted_only));
 }
-void Program::linear(int in, std::vector<Part> parts, int out, bool add, bool wanted_only) {
+void Program::add_norm(int in, std::vector<float> weight, float eps, int out) {
+  if (static_cast<int>(weight.size()) != buffers.at(in).width ||
+      buffers.at(out).width != buffers.at(in).width)
+    throw std::invalid_argument("norm weight differs from the buffers' width");
+  widest_norm_ = std::max(widest_norm_, buffers[in].width);
+  ops_.push_back(std::make_unique<AddNormOp>(in, std::move(weight), eps, out));
+}
+void Program::linear(int in, std::vector<Part> parts, int out, bool add, bool wanted_only, std::string name) {
   for (auto& part : parts) {
     if (part.weight->columns != acts.at(in).width || part.offset + part.weight->rows > buffers.at(out).width)
       throw std::invalid_argument("matrix shape differs from its buffers");
@@ -93,7 +102,7 @@ void Program::linear(int in, std::vector<Part> parts, int out, bool add, bool wa
       throw std::invalid_argument("bias length differs from the matrix's rows");
     (float_activations || is_float(part.weight->type) ? acts[in].floats : acts[in].quantized) = true;
   }
-  ops_.push_back(std::make_unique<LinearOp>(in, std::move(parts), out, add, wanted_only));
+  ops_.push_back(std::make_unique<LinearOp>(in, std::move(parts), out, add, wanted_only, std::move(name)));
 }
 void Program::restricted_head(int in, std::shared_ptr<Weight> weight, int out) {
   if (weight->columns != acts.at(in).width || weight->rows != buffers.at(out).width)
@@ -118,26 +127,32 @@ void Program::set_head_groups(std::vector<int32_t> groups) {
   restricted_ = static_cast<int64_t>(head_->groups.size()) < head_groups();
 }
 int64_t Program::head_groups() const { return head_ == nullptr ? 0 : head_->weight->groups(); }
-void Program::rope_and_cache(int qkv, int heads, int layer, int table, float query_scale) {
+void Program::rope_and_cache(int qkv, int heads, int layer, int table, float query_scale, HeadNorms norms) {
+  const auto head = static_cast<size_t>(pages->head());
+  for (const auto* weight : {&norms.query, &norms.key})
+    if (!weight->empty() && weight->size() != head)
+      throw std::invalid_argument("a head's norm differs from its size");
   if (buffers.at(qkv).width != (heads + 2 * pages->kv_heads()) * pages->head() || layer >= pages->layers() ||
       ropes.at(table).half * 2 > pages->head() || ropes[table].half % 16 != 0 ||
       heads % pages->kv_heads() != 0)
     throw std::invalid_argument("attention shapes don't fit the cache");
-  ops_.push_back(std::make_unique<CacheOp>(qkv, heads, layer, table, query_scale));
+  ops_.push_back(std::make_unique<CacheOp>(qkv, heads, layer, table, query_scale, std::move(norms)));
 }
-void Program::attention(int qkv, int heads, int layer, int out) {
-  if (acts.at(out).width != heads * pages->head()) throw std::invalid_argument("attention width differs");
+void Program::attention(int qkv, int heads, int layer, int window, int out) {
+  if (acts.at(out).width != heads * pages->head() || window < 0)
+    throw std::invalid_argument("attention width differs");
   heads_ = std::max(heads_, heads);
-  ops_.push_back(std::make_unique<AttendOp>(qkv, heads, layer));
+  ops_.push_back(std::make_unique<AttendOp>(qkv, heads, layer, window));
   ops_.push_back(std::make_unique<MergeOp>(heads, out));
 }
-void Program::gated(int in, std::shared_ptr<Weight> gate, std::shared_ptr<Weight> up, int out) {
+void Program::gated(int in, std::shared_ptr<Weight> gate, std::shared_ptr<Weight> up, bool gelu, int out) {
+  const int both = gate == up ? 2 : 1;
   for (const auto& w : {gate, up}) {
-    if (w->columns != acts.at(in).width || w->rows != acts.at(out).width)
+    if (w->columns != acts.at(in).width || w->rows != both * acts.at(out).width)
       throw std::invalid_argument("gate or up matrix shape differs from its buffers");
     (float_activations || is_float(w->type) ? acts[in].floats : acts[in].quantized) = true;
   }
-  ops_.push_back(std::make_unique<GatedOp>(in, std::move(gate), std::move(up), out));
+  ops_.push_back(std::make_unique<GatedOp>(in, std::move(gate), std::move(up), gelu, out));
 }
 
 void Program::reserve(const Pass& pass) {
@@ -184,14 +199,14 @@ void Program::reserve_scratch(const Pass& pass) {
   }
 }
 
-bool Program::run(Pass& pass) {
+bool Program::run(Pass& pass, const std::function<bool()>& interrupted) {
   wanted_rows_ = 0;
+  if (uncancel()) return false;
   reserve(pass);
   plan_attention(pass);
   reserve_scratch(pass);
   while (counters_.size() < ops_.size()) counters_.push_back(std::make_unique<std::atomic<int64_t>>(0));
   for (auto& c : counters_) c->store(0, std::memory_order_relaxed);
-  cancelled_.store(false, std::memory_order_relaxed);
   Barrier barrier(pass.threads);
   std::atomic<size_t> last{ops_.size()};  // the op to stop behind
   using Clock = std::chrono::steady_clock;
@@ -200,7 +215,8 @@ bool Program::run(Pass& pass) {
   auto body = [&](int thread) {
     for (size_t i = 0; i < ops_.size(); i++) {
       ops_[i]->run(*this, pass, thread, *counters_[i]);
-      if (thread == 0 && cancelled_.load(std::memory_order_relaxed)) last.store(i, std::memory_order_relaxed);
+      if (thread == 0 && (cancelled_.load(std::memory_order_relaxed) || (interrupted && interrupted())))
+        last.store(i, std::memory_order_relaxed);
       barrier.wait();
       if (thread == 0) {
         const auto now = Clock::now();
@@ -213,7 +229,8 @@ bool Program::run(Pass& pass) {
     }
   };
   run_on_threads(pass.threads, body);
-  if (last.load() < ops_.size()) return false;
+  // The flag is taken here only: a cancel behind the last op still counts for this pass.
+  if (uncancel() || last.load() < ops_.size()) return false;
   wanted_rows_ = static_cast<int>(pass.wanted.size());
   return true;
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,10 +16,12 @@ namespace pilotfish {
 // KV head values [64][head], as IEEE halves.
 class Pages {
  public:
+  static constexpr int kSlab = 32;
   Pages(int layers, int kv_heads, int head) : layers_(layers), kv_heads_(kv_heads), head_(head) {}
   Pages(const Pages&) = delete;
   Pages& operator=(const Pages&) = delete;
-  int allocate();  // a new page's number
+  int allocate();                                     // a new page's number
+  bool full() const { return count() % kSlab == 0; }  // the next page takes a new slab of memory
   void copy(int from, int to);
   size_t page_bytes() const { return static_cast<size_t>(layers_) * 2 * kv_heads_ * head_ * kPage * 2; }
   uint16_t* keys(int page, int layer, int kv_head) const { return at(page, layer, kv_head); }
@@ -34,7 +37,7 @@ class Pages {
   }
   int layers_, kv_heads_, head_;
   std::vector<uint16_t*> pages_;
-  std::vector<std::unique_ptr<Arena>> slabs_;  // memory of 32 pages each, used from its start
+  std::vector<std::unique_ptr<Arena>> slabs_;  // memory of kSlab pages each, used from its start
 };
 
 // Consecutive rows of one sequence.
@@ -83,20 +86,30 @@ class Program {
   // read: quantized rows, or floats where a reader's weights (or the debug path) want them.
   int buffer(int width);
   int activations(int width);
-  void embed(std::shared_ptr<Weight> table, int out);
-  int rope_table(double base, int dimensions);
+  void embed(std::shared_ptr<Weight> table, float scale, int out);
+  // Angles are divided by a pair's factor, of which there are dimensions / 2.
+  int rope_table(double base, int dimensions, const std::vector<float>& factors, double magnitude);
   void norm(int in, std::vector<float> weight, float eps, int out, bool wanted_only);
+  void add_norm(int in, std::vector<float> weight, float eps, int out);  // out += norm(in)
   struct Part {
     std::shared_ptr<Weight> weight;
     std::vector<float> bias;
     int offset;
   };
-  void linear(int in, std::vector<Part> parts, int out, bool add, bool wanted_only);
+  // `name` is what its time is counted as.
+  void linear(int in, std::vector<Part> parts, int out, bool add, bool wanted_only, std::string name);
+  // Norms of each head's query and key, before they are rotated; without weights there are none.
+  struct HeadNorms {
+    std::vector<float> query, key;
+    float eps = 0.0f;
+  };
   // `qkv` holds heads * head queries, then keys, then values; rotates, and writes keys and values to the
   // cache.
-  void rope_and_cache(int qkv, int heads, int layer, int table, float query_scale);
-  void attention(int qkv, int heads, int layer, int out);
-  void gated(int in, std::shared_ptr<Weight> gate, std::shared_ptr<Weight> up, int out);  // silu(gate) * up
+  void rope_and_cache(int qkv, int heads, int layer, int table, float query_scale, HeadNorms norms);
+  // A row sees its own position and the window - 1 before it; all, if `window` is 0.
+  void attention(int qkv, int heads, int layer, int window, int out);
+  // act(gate) * up, where act is silu or gelu by tanh. One matrix may be both: gate's rows, then up's.
+  void gated(int in, std::shared_ptr<Weight> gate, std::shared_ptr<Weight> up, bool gelu, int out);
   void set_logits(int out) { logits_buffer_ = out; }
   // In place of a linear op: logits by a matrix of which only some groups of 16 rows are computed.
   void restricted_head(int in, std::shared_ptr<Weight> weight, int out);
@@ -106,12 +119,16 @@ class Program {
   int64_t head_groups() const;                     // of the whole head; 0 if it is not a restricted one
   bool restricted() const { return restricted_; }  // some ids can't be said
 
-  // Runs the program; false if cancelled. Logits of wanted rows are then in logits(i).
-  bool run(Pass& pass);
+  // Runs the program; false if it was cancelled, or if `interrupted`, which thread 0 asks after each op, said
+  // yes. Otherwise logits of wanted rows are then in logits(i).
+  bool run(Pass& pass, const std::function<bool()>& interrupted = nullptr);
   // Seconds of the last pass by op, in order; thread 0 from barrier to barrier.
   const std::vector<double>& seconds() const { return seconds_; }
   std::vector<std::string> op_parts() const;
-  void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
+  // From any thread: ends the pass that runs or, if none does, the next one. Exactly one pass ends for it, so
+  // none is lost that comes just before a pass.
+  void cancel() { cancelled_.store(true); }
+  bool uncancel() { return cancelled_.exchange(false); }  // takes back what no pass has ended for; true if so
   const float* logits(int wanted) const;
   int wanted_rows() const { return wanted_rows_; }  // of the last pass; 0 after a cancelled one
   int vocabulary() const { return width(logits_buffer_); }

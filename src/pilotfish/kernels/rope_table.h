@@ -46,20 +46,24 @@ static inline void sincos64(double x, double* sine, double* cosine) {
   }
 }
 
-// Angle of pair i at position p is p * base^(-2 i / dimensions) (RoFormer, Su et al. 2021).
+// Angle of pair i at position p is p * base^(-2 i / dimensions) (RoFormer, Su et al. 2021), divided by the
+// pair's factor; cosines and sines are multiplied by `magnitude`.
 struct RopeTable {
-  RopeTable(double base, int dimensions) {
-    for (int i = 0; i < dimensions / 2; i++) frequency.push_back(exp64(-2.0 * i / dimensions * log64(base)));
+  RopeTable(double base, int dimensions, const std::vector<float>& factors, double magnitude)
+      : magnitude(magnitude) {
+    for (int i = 0; i < dimensions / 2; i++)
+      frequency.push_back(exp64(-2.0 * i / dimensions * log64(base)) / factors[i]);
   }
   void fill(int32_t position, float* cosine, float* sine) const {
     for (size_t i = 0; i < frequency.size(); i++) {
       double s, c;
       sincos64(position * frequency[i], &s, &c);
-      cosine[i] = static_cast<float>(c);
-      sine[i] = static_cast<float>(s);
+      cosine[i] = static_cast<float>(c * magnitude);
+      sine[i] = static_cast<float>(s * magnitude);
     }
   }
   std::vector<double> frequency;
+  double magnitude;
 };
 
 }  // namespace pilotfish

@@ -47,6 +47,17 @@ void silu_mul(const float* gate, const float* up, float* y, int n) {
   }
 }
 
+// gelu(g) = g (1 + tanh(u)) / 2 with u = sqrt(2 / pi) (g + 0.044715 g^3), which is g / (1 + exp(-2 u)).
+void gelu_mul(const float* gate, const float* up, float* y, int n) {
+  const Lanes one = Lanes::set(1.0f), cubic = Lanes::set(0.044715f);
+  const Lanes slope = Lanes::set(-1.59576912160573071f);  // -2 sqrt(2 / pi)
+  for (int i = 0; i < n; i += 16) {
+    const Lanes g = Lanes::load(gate + i);
+    const Lanes bent = fma(mul(mul(g, g), cubic), g, g);
+    mul(div(g, add(one, exp(mul(slope, bent)))), Lanes::load(up + i)).store(y + i);
+  }
+}
+
 void rope(float* x, const float* cosine, const float* sine, int half) {
   for (int i = 0; i < half; i += 16) {
     const Lanes a = Lanes::load(x + i), b = Lanes::load(x + half + i);

@@ -19,15 +19,17 @@ from typing import Any, Final, cast
 from jinja2 import Environment, nodes, pass_context
 from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension, loopcontrols
+from jinja2.lexer import Token, TokenStream
 from jinja2.parser import Parser
 from jinja2.runtime import Context, Undefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
-_CHARS_A_UNIT = 64
+_CHARS_A_UNIT = 16
 _ITEM, _CALL = 8, 40
 _PLAIN: Final = frozenset({int, float, bool, type(None)})
 _MOST_BITS = 4096
+_MOST_TOKENS = 10_000  # a second of compiling at most; long templates of real models have some 3,000
 _VIEWS: Final = frozenset({"get", "items", "keys", "values"})
 _TEXT_FILTERS: Final = frozenset({
     "string", "trim", "upper", "lower", "capitalize", "title", "escape", "e", "indent",
@@ -57,7 +59,7 @@ class Budget:
     Attributes
     ----------
     work
-        Units left; a unit is 64 characters touched, or about a tenth of a microsecond of anything else.
+        Units left; a unit is 16 characters touched, or about a tenth of a microsecond of anything else.
     largest
         Most characters of one text, most items of one container.
     """
@@ -126,7 +128,7 @@ BUDGET: ContextVar[Budget] = ContextVar("BUDGET")
 def make_environment() -> Environment:
     """Return an environment with whitespace control, filters and globals as chat templates expect."""
     environment = _Environment(
-        trim_blocks=True, lstrip_blocks=True, optimized=False, extensions=[loopcontrols, _Generation]
+        trim_blocks=True, lstrip_blocks=True, optimized=False, extensions=[loopcontrols, _Generation, _Length]
     )
     filters = environment.filters
     kept = {name: _guarded(name, filters[name]) for name in _TEXT_FILTERS | _DEEP_FILTERS | _OTHER_FILTERS}
@@ -266,6 +268,17 @@ def _payment_for(body: list[nodes.Node], lineno: int) -> nodes.Node:
     """Return a statement that pays for the constant text in a body."""
     length = sum(len(data.data) for node in body for data in node.find_all(nodes.TemplateData))
     return nodes.ExprStmt(_filtered(nodes.Const(length, lineno=lineno), "_spend"), lineno=lineno)
+
+
+class _Length(Extension):
+    """Refuses a source whose tokens would take long to compile; their number says it, characters do not."""
+
+    def filter_stream(self, stream: TokenStream) -> Iterator[Token]:
+        """Pass tokens on, up to the most that are allowed."""
+        for count, token in enumerate(stream):
+            if count >= _MOST_TOKENS:
+                raise SecurityError(f"it has more than {_MOST_TOKENS} words of code")
+            yield token
 
 
 class _Generation(Extension):

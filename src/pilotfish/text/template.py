@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 _KEY: Final = "tokenizer.chat_template"
 _LONGEST_SOURCE = 1 << 17
-_WORK = 4_000_000
-_LARGEST = 1 << 22
+_WORK = 3_000_000
+_LARGEST = 1 << 20
 
 
 class _Refusal(Exception):
@@ -185,6 +185,7 @@ def _size(value: object) -> int:
 
 
 def _raise_exception(message: object) -> NoReturn:
+    BUDGET.get().weigh(message, as_text=True)
     raise _Refusal(message)
 
 

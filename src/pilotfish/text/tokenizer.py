@@ -2,30 +2,43 @@
 
 from __future__ import annotations
 
-import re
-from itertools import chain
-from typing import TYPE_CHECKING, Final, cast
+import string
+from typing import TYPE_CHECKING, Final, Protocol
 
-import tokenizers
-from tokenizers import Regex, models, pre_tokenizers
-
-from pilotfish.errors import FormatError, UnsupportedError, UsageError
-from pilotfish.text.pre_tokenizers import PRE_TOKENIZERS, PreTokenizer
-from pilotfish.text.vocabulary import LETTER_TO_BYTE, Kind, Vocabulary, check_same, strings_at
+from pilotfish.errors import FormatError, UnsupportedError, UsageError, shown
+from pilotfish.text.byte_level import ByteLevelEncoder
+from pilotfish.text.sentence_piece import SentencePieceEncoder
+from pilotfish.text.vocabulary import BYTE_LEVEL, SENTENCE_PIECE, Kind, Vocabulary, check_same
+from pilotfish.text.whole_tokens import WholeTokens
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
 __all__ = ["Tokenizer", "compare_vocabularies"]
 
-_ALPHABET: Final = [chr(letter) for letter in LETTER_TO_BYTE]
+
+class Encoder(Protocol):
+    """Encodes text that has no special tokens.
+
+    Attributes
+    ----------
+    adds_bos
+        Whether a file that doesn't say so wants the beginning-of-text token.
+    """
+
+    adds_bos: bool
+
+    def encode(self, text: str, *, begins: bool) -> list[int]:
+        """Return the ids of a text; `begins` if nothing, or a special token, stands before it."""
+        ...
 
 
 class Tokenizer:
-    """Byte-level byte-pair encoding as the model was trained with; immutable, shared by threads.
+    """Byte-pair encoding as the model was trained with; immutable, shared by threads.
 
-    Text is never normalized, so `decode(encode(text)) == text` wherever the vocabulary has the bytes. Bytes
-    that it lacks (SmolLM2 has no token for U+0004, for instance) give no id, as in llama.cpp.
+    Text is never normalized, so `decode(encode(text)) == text` wherever the vocabulary has the bytes, but for
+    the space that some vocabularies put before a text. Bytes that one lacks (SmolLM2 has no token for U+0004,
+    for instance) give no id, as in llama.cpp.
 
     Attributes
     ----------
@@ -42,7 +55,12 @@ class Tokenizer:
     """
 
     def __init__(
-        self, vocabulary: Vocabulary, cut: PreTokenizer, merges: list[tuple[str, str]], *, adds_bos: bool
+        self,
+        vocabulary: Vocabulary,
+        encoder: Encoder,
+        *,
+        adds_bos: bool,
+        swallows_space: frozenset[int] = frozenset(),
     ) -> None:
         """Use `Tokenizer.from_metadata`."""
         self.vocabulary = vocabulary
@@ -53,9 +71,10 @@ class Tokenizer:
         self.special_ids = vocabulary.control_ids
         self._adds_bos = adds_bos
         self._bytes: dict[int, bytes] = {}
-        self._bpe = _byte_pair_encoder(vocabulary, cut, merges)
-        self._user = _any_of(vocabulary, vocabulary.user_ids)
-        self._special = _any_of(vocabulary, vocabulary.user_ids | vocabulary.control_ids)
+        self._encoder = encoder
+        self._swallows_space = swallows_space  # control tokens behind which white space means nothing
+        self._user = WholeTokens(vocabulary, vocabulary.user_ids)
+        self._special = WholeTokens(vocabulary, vocabulary.user_ids | vocabulary.control_ids)
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, object]) -> Tokenizer:
@@ -69,29 +88,21 @@ class Tokenizer:
             Lists that are missing or do not fit each other, ids out of range.
         """
         model = metadata.get("tokenizer.ggml.model")
-        if model != "gpt2":
+        if model not in _ENCODERS:
             raise UnsupportedError(
-                f"tokenizer model {model!r} is not supported (tokenizer.ggml.model)",
-                "use a model with byte-level BPE, 'gpt2'",
-            )
-        name = metadata.get("tokenizer.ggml.pre")
-        cut = PRE_TOKENIZERS.get(name) if isinstance(name, str) else None
-        if cut is None:
-            raise UnsupportedError(
-                f"pre-tokenizer {name!r} is not known (tokenizer.ggml.pre)",
-                f"known are {', '.join(sorted(PRE_TOKENIZERS))}",
-            )
-        if metadata.get("tokenizer.ggml.add_space_prefix"):
-            raise UnsupportedError(
-                "tokenizer.ggml.add_space_prefix is set, which byte-level BPE here does not do"
+                f"tokenizer model {shown(model)} is not supported (tokenizer.ggml.model)",
+                f"use a model with byte-pair encoding: {', '.join(map(repr, _ENCODERS))}",
             )
         vocabulary = Vocabulary(metadata)
+        encoder = _ENCODERS[str(model)](metadata, vocabulary)
         adds_bos = metadata.get("tokenizer.ggml.add_bos_token")
         if adds_bos is None:
-            adds_bos = cut.adds_bos and vocabulary.bos_id is not None
+            adds_bos = encoder.adds_bos and vocabulary.bos_id is not None
         if adds_bos and vocabulary.bos_id is None:
             raise FormatError("tokenizer.ggml.add_bos_token is set, but there is no bos_token_id")
-        return cls(vocabulary, cut, _merges(metadata, vocabulary), adds_bos=bool(adds_bos))
+        return cls(
+            vocabulary, encoder, adds_bos=bool(adds_bos), swallows_space=_swallows_space(metadata, vocabulary)
+        )
 
     def encode(self, text: str, *, special: bool = False, bos: bool | None = None) -> list[int]:
         """Return the ids of a text.
@@ -114,12 +125,16 @@ class Tokenizer:
                 "decode the input as UTF-8 first",
             ) from None
         ids: list[int] = []
-        for piece in _partition(text, self._special if special else self._user):
+        begins = True
+        for piece in (self._special if special else self._user).partition(text):
             if isinstance(piece, int):
                 ids.append(piece)
-            else:
-                found = self._bpe.encode(piece, add_special_tokens=False).ids
-                ids.extend(token for token in found if token < self.vocab_size)
+                begins = True
+                continue
+            plain = piece.lstrip(string.whitespace) if ids and ids[-1] in self._swallows_space else piece
+            if plain:
+                ids.extend(self._encoder.encode(plain, begins=begins))
+                begins = False
         wants_bos = self._adds_bos if bos is None else bos
         if wants_bos and self.bos_id is None:
             raise UsageError("this model has no beginning-of-text token", "leave `bos` out")
@@ -162,70 +177,18 @@ def compare_vocabularies(target: Tokenizer, draft: Tokenizer) -> None:
     check_same(target.vocabulary, draft.vocabulary)
 
 
-def _merges(metadata: Mapping[str, object], vocabulary: Vocabulary) -> list[tuple[str, str]]:
-    """Return the checked merges. Plain comprehensions: 151k merges are to take a tenth of a second."""
-    key = "tokenizer.ggml.merges"
-    lines = strings_at(metadata, key)
-    merges = [tuple(line.split(" ")) for line in lines]
-    known = vocabulary.text_to_id.__contains__
-    if not (
-        set(map(len, merges)) <= {2}
-        and all(map(known, chain.from_iterable(merges)))
-        and all(map(known, map("".join, merges)))
-    ):
-        index = next(
-            i
-            for i, merge in enumerate(merges)
-            if len(merge) != 2 or not all(map(known, [*merge, "".join(merge)]))
-        )
-        raise FormatError(
-            f"{key}[{index}] is {lines[index][:80]!r}, which does not join two tokens to a third",
-            "fetch the file again",
-        )
-    return cast("list[tuple[str, str]]", merges)
+_ENCODERS: Final[dict[str, type[ByteLevelEncoder | SentencePieceEncoder]]] = {
+    BYTE_LEVEL: ByteLevelEncoder,
+    SENTENCE_PIECE: SentencePieceEncoder,
+}
 
 
-def _byte_pair_encoder(
-    vocabulary: Vocabulary, cut: PreTokenizer, merges: list[tuple[str, str]]
-) -> tokenizers.Tokenizer:
-    # Tokens that are cut out whole are kept from the encoder, unless merges lead to them.
-    whole = {
-        vocabulary.tokens[token] for token, kind in enumerate(vocabulary.kinds) if kind is not Kind.NORMAL
-    }
-    whole -= whole.intersection(chain.from_iterable(merges)) | whole.intersection(map("".join, merges))
-    pieces = {text: token for text, token in vocabulary.text_to_id.items() if text not in whole}
-    # A byte without a token keeps its neighbours apart: it gets an id beyond the vocabulary, dropped later.
-    for letter in _ALPHABET:
-        pieces.setdefault(letter, len(vocabulary.tokens) + ord(letter))
-    try:
-        model = models.BPE(pieces, merges, ignore_merges=cut.ignore_merges)
-    except (UnicodeEncodeError, ValueError, TypeError) as error:
-        raise FormatError(f"the vocabulary can't be used: {error}", "fetch the file again") from None
-    encoder = tokenizers.Tokenizer(model)
-    splits = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in cut.patterns]
-    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    encoder.pre_tokenizer = pre_tokenizers.Sequence([*splits, byte_level])
-    return encoder
+def _swallows_space(metadata: Mapping[str, object], vocabulary: Vocabulary) -> frozenset[int]:
+    """Return the control tokens that take the white space behind them along: those of phi3's templates.
 
-
-def _any_of(vocabulary: Vocabulary, ids: Iterable[int]) -> tuple[re.Pattern[str], dict[str, int]] | None:
-    """Return a pattern for these tokens' texts, the longest first, and the id of each text."""
-    texts = {vocabulary.tokens[token]: token for token in ids}
-    if not texts:
-        return None
-    longest_first = sorted(texts, key=lambda text: (-len(text), text))
-    return re.compile("|".join(map(re.escape, longest_first))), texts
-
-
-def _partition(text: str, tokens: tuple[re.Pattern[str], dict[str, int]] | None) -> Iterator[str | int]:
-    """Cut whole tokens out of a text, leftmost first: yields their ids and the text between them."""
-    at = 0
-    if tokens is not None:
-        pattern, ids = tokens
-        for match in pattern.finditer(text):
-            if match.start() > at:
-                yield text[at : match.start()]
-            yield ids[match.group()]
-            at = match.end()
-    if at < len(text):
-        yield text[at:]
+    Files don't say it. In the models' own tokenizers it is so for all but these.
+    """
+    if metadata.get("general.architecture") != "phi3" or vocabulary.model != SENTENCE_PIECE:
+        return frozenset()
+    keep = {"<s>", "<unk>", "<|endoftext|>"}
+    return frozenset(token for token in vocabulary.control_ids if vocabulary.tokens[token] not in keep)

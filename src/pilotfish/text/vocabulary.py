@@ -7,7 +7,7 @@ from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from pilotfish.errors import FormatError, VocabularyMismatch
+from pilotfish.errors import FormatError, VocabularyMismatch, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -36,11 +36,13 @@ class Kind(Enum):
     """Steers the model; has no text of its own."""
     USER = "user"
     """Added to the vocabulary whole, as `<tool_call>`: always cut out of a text first, and has its text."""
+    BYTE = "byte"
+    """A byte that no other token of a SentencePiece vocabulary covers, spelled `<0x0A>`."""
     PADDING = "padding"
     """Fills the embedding matrix up; never means anything."""
 
 
-# Numbers in `tokenizer.ggml.token_type`: undefined, normal, unknown, control, user-defined, unused.
+# Numbers in `tokenizer.ggml.token_type`: undefined, normal, unknown, control, user-defined, unused, byte.
 _KINDS: Final = {
     0: Kind.PADDING,
     1: Kind.NORMAL,
@@ -48,7 +50,18 @@ _KINDS: Final = {
     3: Kind.CONTROL,
     4: Kind.USER,
     5: Kind.PADDING,
+    6: Kind.BYTE,
 }
+_BYTE: Final = re.compile(r"<0x[0-9A-F]{2}>")
+
+BYTE_LEVEL: Final = "gpt2"
+"""`tokenizer.ggml.model` of byte-pair encoding over bytes, which have letters of their own."""
+
+SENTENCE_PIECE: Final = "llama"
+"""`tokenizer.ggml.model` of byte-pair encoding over characters, as SentencePiece does it."""
+
+SPACE: Final = "\u2581"
+"""What stands for a space in SentencePiece vocabularies."""
 
 
 def _byte_letters() -> dict[int, int]:
@@ -69,8 +82,10 @@ class Vocabulary:
 
     Attributes
     ----------
+    model
+        `tokenizer.ggml.model`, which says how normal tokens are spelled.
     tokens
-        Text of each id as it stands in the file (byte-level letters, for normal tokens).
+        Text of each id as it stands in the file (in byte-level letters, or with U+2581 for a space).
     kinds
         Kind of each id.
     token_count
@@ -86,6 +101,7 @@ class Vocabulary:
     """
 
     def __init__(self, metadata: Mapping[str, object]) -> None:
+        self.model = metadata.get("tokenizer.ggml.model")
         self.tokens = strings_at(metadata, "tokenizer.ggml.tokens")
         if not self.tokens:
             raise FormatError("tokenizer.ggml.tokens is empty", "use a file with a vocabulary")
@@ -118,7 +134,7 @@ class Vocabulary:
         if codes is None:
             codes = [1] * len(self.tokens)
         if not isinstance(codes, list) or len(codes) != len(self.tokens):
-            count = len(codes) if isinstance(codes, list) else repr(codes)[:40]
+            count = len(codes) if isinstance(codes, list) else shown(codes)
             raise FormatError(
                 f"{key} has {count} entries for {len(self.tokens)} tokens", "fetch the file again"
             )
@@ -126,17 +142,28 @@ class Vocabulary:
             kinds = [_KINDS[code] for code in codes]
         except (KeyError, TypeError):
             token = next(i for i, code in enumerate(codes) if not isinstance(code, int) or code not in _KINDS)
-            raise FormatError(f"{key}[{token}] is {codes[token]!r}, not a known kind of token") from None
+            raise FormatError(f"{key}[{token}] is {shown(codes[token])}, not a known kind of token") from None
+        self._mark_by_text(kinds, marked=marked)
+        return kinds
+
+    def _mark_by_text(self, kinds: list[Kind], *, marked: bool) -> None:
+        """Mark what files often don't: ends, tokens for filling in code, padding."""
         known = _ENDS | _FILL_IN
+        if Kind.USER in {kinds[token] for token, text in enumerate(self.tokens) if text == "<s>"}:
+            known -= {"</s>"}  # both are tags of HTML, as in gemma
         for token, text in enumerate(self.tokens):
-            if text in known:
+            if kinds[token] is Kind.BYTE:
+                if self.model != SENTENCE_PIECE or not _BYTE.fullmatch(text):
+                    raise FormatError(
+                        f"token {token} is {shown(text)}, which is no byte", "fetch the file again"
+                    )
+            elif text in known:
                 if kinds[token] is Kind.USER or not marked:
                     kinds[token] = Kind.CONTROL
             elif not text or (
                 text.startswith("[PAD") and kinds[token] is not Kind.CONTROL and _PADDING.fullmatch(text)
             ):
                 kinds[token] = Kind.PADDING
-        return kinds
 
     def _check_distinct(self) -> None:
         if len(set(self.tokens)) == len(self.tokens):
@@ -145,7 +172,7 @@ class Vocabulary:
         for token, text in enumerate(self.tokens):
             if text and first.setdefault(text, token) != token:
                 raise FormatError(
-                    f"tokens {first[text]} and {token} are both {text!r}", "fetch the file again"
+                    f"tokens {first[text]} and {token} are both {shown(text)}", "fetch the file again"
                 )
 
     def _special_id(self, metadata: Mapping[str, object], key: str) -> int | None:
@@ -153,13 +180,17 @@ class Vocabulary:
         if token is None:
             return None
         if not isinstance(token, int) or isinstance(token, bool) or not 0 <= token < len(self.tokens):
-            raise FormatError(f"{key} is {token!r}, but ids go from 0 to {len(self.tokens) - 1}")
+            raise FormatError(f"{key} is {shown(token)}, but ids go from 0 to {len(self.tokens) - 1}")
         return token
 
     def raw_bytes(self, token: int) -> bytes:
         """Return the bytes a token's text stands for, whatever its kind."""
         text = self.tokens[token]
-        if self.kinds[token] is Kind.NORMAL:
+        if self.kinds[token] is Kind.BYTE:
+            return bytes([int(text[3:5], 16)])
+        if self.model == SENTENCE_PIECE and self.kinds[token] is Kind.NORMAL:
+            text = text.replace(SPACE, " ")
+        elif self.kinds[token] is Kind.NORMAL:
             try:
                 return bytes(map(LETTER_TO_BYTE.__getitem__, map(ord, text)))
             except KeyError:
@@ -225,4 +256,4 @@ def _identity(vocabulary: Vocabulary, token: int) -> tuple[bool, bytes] | None:
 def _describe(vocabulary: Vocabulary, token: int) -> str:
     if token >= len(vocabulary.tokens):
         return "nothing"
-    return f"{vocabulary.tokens[token]!r} ({vocabulary.kinds[token].value})"
+    return f"{shown(vocabulary.tokens[token])} ({vocabulary.kinds[token].value})"

@@ -335,6 +335,7 @@ void rows() {
     };
     each("rms_norm", [&](const Kernels& k, float* y) { k.rms_norm(x.data(), w.data(), 1e-6f, n, y); });
     each("silu_mul", [&](const Kernels& k, float* y) { k.silu_mul(x.data(), w.data(), y, n); });
+    each("gelu_mul", [&](const Kernels& k, float* y) { k.gelu_mul(x.data(), w.data(), y, n); });
     each("rope", [&](const Kernels& k, float* y) {
       std::memcpy(y, x.data(), n * sizeof(float));
       k.rope(y, w.data(), w.data() + n / 2, n / 2);
@@ -362,7 +363,7 @@ uint64_t visible_keys(int round) {
 }
 
 void attention() {
-  for (int head : {64, 80, 128})
+  for (int head : {64, 80, 128, 256})
     for (int round = 0; round < 20; round++) {
       const int queries = 1 + static_cast<int>(below(17));
       const size_t stride = static_cast<size_t>(head) + kPartialHeader;

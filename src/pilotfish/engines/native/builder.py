@@ -17,7 +17,7 @@ from pilotfish.engines.native.container import Container
 from pilotfish.engines.native.kernel_types import KERNEL_TYPES, not_read
 from pilotfish.engines.native.slim import GROUP, HeadGroups, Slim
 from pilotfish.engines.native.tensor_types import TENSOR_TYPES
-from pilotfish.errors import FormatError, UnsupportedError
+from pilotfish.errors import FormatError, UnsupportedError, shown_name
 from pilotfish.kernels import _kernels
 
 _BLOCK = 32
@@ -25,6 +25,9 @@ _BLOCK = 32
 
 _MOST = 1 << 24
 """Rows and columns of a matrix, so that the kernels' 32-bit indices hold."""
+
+_LEAST_FACTOR = 1 / 64
+"""What divides an angle: sines and cosines are exact for angles up to 2^20."""
 
 _PART_BYTES = 32 << 20
 """A matrix is packed in parts of about this size: little of the file is in memory beside its packed copy, and
@@ -57,11 +60,22 @@ class Attention:
     head: int
 
 
+@dataclass(frozen=True, slots=True)
+class HeadNorms:
+    """Tensors of the RMS norms of each head's query and key, all heads sharing them."""
+
+    query: str
+    key: str
+    eps: float
+
+
 class Builder:
     """Builds one program from one file.
 
     Parameters
     ----------
+    context
+        Most tokens of a sequence.
     isa
         Instruction set of the kernels.
     progress
@@ -71,6 +85,8 @@ class Builder:
 
     Attributes
     ----------
+    context
+        Most tokens of a sequence.
     head
         The ids that the head can say; None for all.
     head_group_bytes
@@ -83,6 +99,7 @@ class Builder:
         config: Config,
         attention: Attention,
         *,
+        context: int,
         isa: str,
         threads: int,
         float_activations: bool,
@@ -91,6 +108,7 @@ class Builder:
     ) -> None:
         self.config = config
         self.attention_shape = attention
+        self.context = context
         if attention.head % _BLOCK or attention.heads % attention.kv_heads:
             raise UnsupportedError(f"attention of {attention} is not supported")
         self.head: HeadGroups | None = None
@@ -123,24 +141,49 @@ class Builder:
         """Tell whether the file has a tensor of that name."""
         return name in self._container.tensors
 
-    def embed(self, table: str) -> Buffer:
-        """Rows of the embedding table for the pass's tokens."""
+    def embed(self, table: str, *, scale: float = 1.0) -> Buffer:
+        """Rows of the embedding table for the pass's tokens, times `scale`."""
         weight = self._matrix(table, self.config.integer("embedding_length"))
         self.vocab_size = weight.rows
+        self.config.integer("vocab_size", weight.rows)  # what the tensor says anyway
         self._gathered.add(table)
         out = self._buffer(weight.columns)
-        self.program.embed(weight, out.index)
+        self.program.embed(weight, scale, out.index)
         return out
 
-    def rope_table(self, base: float, dimensions: int) -> int:
-        """Angles of the pass's positions, for the first `dimensions` of each head."""
+    def rope_table(
+        self,
+        base: float,
+        dimensions: int,
+        *,
+        factor: float = 1.0,
+        factors: str | None = None,
+        magnitude: float = 1.0,
+    ) -> int:
+        """Angles of the pass's positions, for the first `dimensions` of each head.
+
+        Parameters
+        ----------
+        factor
+            Angles are divided by it.
+        factors
+            Name of a tensor (dimensions / 2,): the angle of each pair is divided by its factor too.
+        magnitude
+            Cosines and sines are multiplied by it.
+        """
         if dimensions % _BLOCK or dimensions > self.attention_shape.head:
             raise UnsupportedError(
                 f"rope over {dimensions} of {self.attention_shape.head} dimensions is not supported"
             )
         if base < 1:
             raise UnsupportedError(f"a rope base of {base} is not supported", "it is at least 1")
-        return self.program.rope_table(base, dimensions)
+        by_pair = np.full(dimensions // 2, factor, dtype=np.float32)
+        if factors is not None:
+            by_pair *= self._vector(factors, dimensions // 2)
+        if not (np.isfinite(by_pair) & (by_pair >= _LEAST_FACTOR)).all():
+            where = "rope.scaling.factor" if factors is None else f"the tensor {factors}"
+            raise UnsupportedError(f"{where} has rope factors that are not at least {_LEAST_FACTOR}")
+        return self.program.rope_table(base, dimensions, by_pair, magnitude)
 
     def norm(self, x: Buffer, weight: str, eps: float, *, wanted_only: bool = False) -> Activations:
         """RMS norm (Zhang and Sennrich 2019), quantized for the matrices that read it."""
@@ -173,28 +216,81 @@ class Builder:
             parts.append((weight, bias, offset))
             offset += weight.rows
         out = self._buffer(offset)
-        self.program.linear(h.index, parts, out.index, add=False, wanted_only=False)
+        self.program.linear(h.index, parts, out.index, add=False, wanted_only=False, name="qkv")
         return out
+
+    def fused_qkv(self, h: Activations, matrix: str) -> Buffer:
+        """Queries, keys and values of all heads, whose matrices lie in one tensor in this order."""
+        shape = self.attention_shape
+        weight = self._matrix(matrix, h.width, rows=(shape.heads + 2 * shape.kv_heads) * shape.head)
+        out = self._buffer(weight.rows)
+        self.program.linear(h.index, [(weight, None, 0)], out.index, add=False, wanted_only=False, name="qkv")
+        return out
+
+    def linear(self, h: Activations, matrix: str) -> Buffer:
+        """Return a matrix's result, as wide as the residual stream, in a new buffer."""
+        weight = self._matrix(matrix, h.width, rows=self.config.integer("embedding_length"))
+        out = self._buffer(weight.rows)
+        self.program.linear(
+            h.index, [(weight, None, 0)], out.index, add=False, wanted_only=False, name="output"
+        )
+        return out
+
+    def add_norm(self, x: Buffer, y: Buffer, weight: str, eps: float) -> None:
+        """Add the RMS norm of `y` to the residual stream."""
+        self.program.add_norm(y.index, self._vector(weight, y.width), eps, x.index)
 
     def add_linear(self, x: Buffer, h: Activations, matrix: str) -> None:
         """Add a matrix's result to the residual stream."""
         weight = self._matrix(matrix, h.width, rows=x.width)
-        self.program.linear(h.index, [(weight, None, 0)], x.index, add=True, wanted_only=False)
+        self.program.linear(h.index, [(weight, None, 0)], x.index, add=True, wanted_only=False, name="output")
 
-    def attention(self, qkv: Buffer, layer: int, rope: int) -> Activations:
-        """Rotate queries and keys, store keys and values, attend over what each row sees."""
+    def attention(
+        self,
+        qkv: Buffer,
+        layer: int,
+        rope: int,
+        *,
+        norms: HeadNorms | None = None,
+        scale: float | None = None,
+        window: int = 0,
+    ) -> Activations:
+        """Rotate queries and keys, store keys and values, attend over what each row sees.
+
+        Parameters
+        ----------
+        norms
+            Norms of each query and key, before they are rotated.
+        scale
+            Scores are multiplied by it; default 1 / sqrt(head size).
+        window
+            How many positions a row sees, its own included; 0 for all.
+        """
         shape = self.attention_shape
-        self.program.rope_and_cache(qkv.index, shape.heads, layer, rope, 1.0 / math.sqrt(shape.head))
+        weights = None
+        if norms is not None:
+            of_queries, of_keys = (self._vector(name, shape.head) for name in (norms.query, norms.key))
+            weights = of_queries, of_keys, norms.eps
+        scale = 1.0 / math.sqrt(shape.head) if scale is None else scale
+        self.program.rope_and_cache(qkv.index, shape.heads, layer, rope, scale, weights)
         out = self._activations(shape.heads * shape.head)
-        self.program.attention(qkv.index, shape.heads, layer, out.index)
+        self.program.attention(qkv.index, shape.heads, layer, window, out.index)
         return out
 
-    def gated(self, h: Activations, gate: str, up: str) -> Activations:
-        """silu(gate(h)) * up(h) (Shazeer 2020, SwiGLU)."""
+    def gated(self, h: Activations, gate: str, up: str, *, gelu: bool = False) -> Activations:
+        """silu(gate(h)) * up(h), or gelu by tanh in place of silu (Shazeer 2020, SwiGLU and GEGLU)."""
         gate_weight = self._matrix(gate, h.width)
         up_weight = self._matrix(up, h.width, rows=gate_weight.rows)
         out = self._activations(gate_weight.rows)
-        self.program.gated(h.index, gate_weight, up_weight, out.index)
+        self.program.gated(h.index, gate_weight, up_weight, gelu, out.index)
+        return out
+
+    def fused_gated(self, h: Activations, gate_and_up: str) -> Activations:
+        """silu(gate(h)) * up(h), the rows of both in one tensor: the gate's, then the others."""
+        width = self.config.integer("feed_forward_length")
+        out = self._activations(width)
+        both = self._matrix(gate_and_up, h.width, rows=2 * width)
+        self.program.gated(h.index, both, both, False, out.index)
         return out
 
     def logits(self, h: Activations, matrix: str) -> None:
@@ -207,16 +303,21 @@ class Builder:
             self._gathered.add(matrix)
             self.program.restricted_head(h.index, weight, out.index)
             return
-        self.program.linear(h.index, [(weight, None, 0)], out.index, add=False, wanted_only=True)
+        self.program.linear(h.index, [(weight, None, 0)], out.index, add=False, wanted_only=True, name="head")
         self._gathered.discard(matrix)  # a tied embedding is read in full after all
         self.program.set_logits(out.index)
+
+    def skip(self, name: str, length: int) -> None:
+        """Accept a vector that this model could use and does not need."""
+        self._vector(name, length)
+        self._gathered.add(name)
 
     def refuse_unused(self) -> None:
         """Raise UnsupportedError if the file has a tensor that the family didn't use."""
         unused = sorted(self._container.tensors.keys() - self._used)
         if unused:
             raise UnsupportedError(
-                f"the tensor {unused[0]} is not supported",
+                f"the tensor {shown_name(unused[0])} is not supported",
                 f"{len(unused)} tensor(s) of the file have no place in a {self.config.architecture} model",
             )
 
@@ -233,7 +334,7 @@ class Builder:
         if len(info.shape) != 2:
             return 0
         if info.type not in KERNEL_TYPES:
-            raise not_read(name, info.type)
+            raise not_read(shown_name(name), info.type)
         return _kernels.packed_bytes(KERNEL_TYPES[self._type(name)], info.shape[1], info.shape[0])
 
     def _type(self, name: str) -> str:

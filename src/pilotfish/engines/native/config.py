@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pilotfish.engines.native.container import Value
-from pilotfish.errors import FormatError, UnsupportedError
+from pilotfish.errors import FormatError, UnsupportedError, shown, shown_name
 
 
 class Config:
@@ -20,7 +20,7 @@ class Config:
     def __init__(self, metadata: Mapping[str, Value]) -> None:
         name = metadata.get("general.architecture")
         if not isinstance(name, str) or not name:
-            raise FormatError(f"general.architecture is {name!r}", "the file names no model family")
+            raise FormatError(f"general.architecture is {shown(name)}", "the file names no model family")
         self.architecture = name
         prefix = name + "."
         self._values = {k.removeprefix(prefix): v for k, v in metadata.items() if k.startswith(prefix)}
@@ -29,18 +29,18 @@ class Config:
     def __contains__(self, key: str) -> bool:
         return key in self._values
 
-    def integer(self, key: str, default: int | None = None, *, most: int = 1 << 24) -> int:
-        """Return a whole number in 1..most."""
+    def integer(self, key: str, default: int | None = None, *, least: int = 1, most: int = 1 << 24) -> int:
+        """Return a whole number in least..most."""
         value = self._get(key, default)
-        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
-            raise FormatError(f"{self.architecture}.{key} is {value!r}, not a number in 1..{most}")
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise FormatError(f"{self.architecture}.{key} is {shown(value)}, not a number in {least}..{most}")
         return value
 
     def real(self, key: str, default: float | None = None) -> float:
         """Return a positive, finite number."""
         value = self._get(key, default)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-            raise FormatError(f"{self.architecture}.{key} is {value!r}, not a positive number")
+            raise FormatError(f"{self.architecture}.{key} is {shown(value)}, not a positive number")
         return float(value)
 
     def expect(self, key: str, value: float) -> None:
@@ -48,9 +48,19 @@ class Config:
         found = self._get(key, value)
         if found != value:
             raise UnsupportedError(
-                f"{self.architecture}.{key} is {found!r}; only {value!r} is supported here",
+                f"{self.architecture}.{key} is {shown(found)}; only {value!r} is supported here",
                 "this model needs a newer version of pilotfish",
             )
+
+    def one_of(self, key: str, choices: Sequence[str], default: str) -> str:
+        """Return the key's text, which is one of the choices."""
+        value = self._get(key, default)
+        if value not in choices:
+            raise UnsupportedError(
+                f"the key {self.architecture}.{key} = {value!r} is not supported",
+                f"supported are {', '.join(choices)}",
+            )
+        return str(value)
 
     def refuse_unread(self) -> None:
         """Raise UnsupportedError if the file sets a key that the family didn't read."""
@@ -58,11 +68,11 @@ class Config:
         if unread:
             key = f"{self.architecture}.{unread[0]}"
             raise UnsupportedError(
-                f"the key {key} = {self._values[unread[0]]!r} is not supported",
+                f"the key {shown_name(key)} = {shown(self._values[unread[0]])} is not supported",
                 f"it changes what a {self.architecture} model computes",
             )
 
-    def _get(self, key: str, default: float | None) -> Value:
+    def _get(self, key: str, default: float | str | None) -> Value:
         self._read.add(key)
         value = self._values.get(key, default)
         if value is None:

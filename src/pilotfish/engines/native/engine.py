@@ -20,7 +20,7 @@ from pilotfish.engines.native.kv import PAGE, PageTables, tables_of
 from pilotfish.engines.native.rows import NativeRows
 from pilotfish.engines.native.slim import Slim
 from pilotfish.engines.native.threads import MOST_THREADS, default_threads
-from pilotfish.errors import Cancelled, EngineError, UsageError
+from pilotfish.errors import Cancelled, EngineError, OutOfMemory, UsageError
 from pilotfish.kernels import _kernels
 
 DEFAULT_CONTEXT = 8192
@@ -62,7 +62,7 @@ class NativeEngine:
         self._head_group_bytes = builder.head_group_bytes
         self.kv_bytes_per_token = builder.pages.page_bytes // PAGE
         self._program: _kernels.Program | None = builder.program
-        self._tables = PageTables(builder.pages)
+        self._tables = PageTables(builder.pages, -(-context // PAGE))
         self._vocab_size = builder.vocab_size
         self._context = context
         self._passes = 0
@@ -117,10 +117,12 @@ class NativeEngine:
             longest = config.integer("context_length", most=1 << 30)
             if context is not None and not 1 <= context <= longest:
                 raise UsageError(f"context is {context}", f"this model holds 1..{longest} tokens")
+            context = context or min(longest, DEFAULT_CONTEXT)
             builder = Builder(
                 container,
                 config,
                 attention_shape(config),
+                context=context,
                 isa=isa,
                 threads=threads,
                 float_activations=float_activations,
@@ -131,9 +133,7 @@ class NativeEngine:
             config.refuse_unread()
             builder.refuse_unused()
             metadata = container.metadata
-        return cls(
-            builder, metadata, isa=isa, threads=threads, context=context or min(longest, DEFAULT_CONTEXT)
-        )
+        return cls(builder, metadata, isa=isa, threads=threads, context=context)
 
     @property
     def vocab_size(self) -> int:
@@ -185,7 +185,19 @@ class NativeEngine:
             self._head.want(tokens)
 
     def forward(self, chunks: Sequence[Chunk]) -> NativeRows:
-        """Evaluate one pass; EngineError if one runs already, in another thread."""
+        """Evaluate one pass.
+
+        Raises
+        ------
+        EngineError
+            A chunk breaks the contract, or a pass runs already, in another thread.
+        Cancelled
+            `cancel` was called.
+        OutOfMemory
+            There is no room for more of the KV cache, or for what a pass works on.
+        KeyboardInterrupt
+            Ctrl-C, within the pass too; likewise what other handlers of signals raise.
+        """
         if not self._pass_runs.acquire(blocking=False):
             raise EngineError(
                 "a pass of this engine runs already", "use an engine from one thread at a time, or load two"
@@ -219,30 +231,49 @@ class NativeEngine:
                 None,
                 self.threads,
             )
+        except MemoryError:
+            self._undo(chunks)
+            raise OutOfMemory(
+                f"no memory is left for a pass over {len(tokens)} tokens", "end other programs"
+            ) from None
         except BaseException:
-            for chunk in chunks:
-                self._tables.undo_reserve(chunk.sequence)
+            self._undo(chunks)
             raise
         if not finished:
-            for chunk in chunks:
-                self._tables.undo_reserve(chunk.sequence)
+            self._undo(chunks)
             raise Cancelled("the pass was cancelled")
         for sequence, length in zip(sequences, lengths, strict=True):
             sequence.length += length
         return NativeRows(self, self._passes, len(wanted))
 
+    def _undo(self, chunks: Sequence[Chunk]) -> None:
+        """Give back what a pass that failed has reserved."""
+        for chunk in chunks:
+            self._tables.undo_reserve(chunk.sequence)
+
     def parts_s(self) -> dict[str, float]:
-        """Return the seconds of the last pass by part: qkv, rope, attention, output, mlp, head and so on."""
+        """Return the seconds of the last pass by part: qkv, rope, attention, output, mlp, head and so on.
+
+        Nothing if no pass has begun.
+        """
         program = self.program(self._passes)
         parts: dict[str, float] = {}
-        for part, seconds in zip(program.op_parts(), program.seconds(), strict=True):
+        for part, seconds in zip(program.op_parts(), program.seconds(), strict=False):
             parts[part] = parts.get(part, 0.0) + seconds
         return parts
 
     def cancel(self) -> None:
-        """Make the pass that runs now (in another thread) end between two ops with Cancelled."""
+        """Make the pass that runs now (in another thread) or, if none does, the next one end with Cancelled.
+
+        Exactly one pass ends so; calls before that are one. Whoever cancels an answer that may have come to
+        its end meanwhile calls `uncancel` once it has.
+        """
         if self._program is not None:
             self._program.cancel()
+
+    def uncancel(self) -> bool:
+        """Take back a `cancel` that no pass has ended for; tell whether there was one."""
+        return self._program is not None and self._program.uncancel()
 
     def dispose(self) -> None:
         """Free weights and caches; any later pass is an EngineError."""

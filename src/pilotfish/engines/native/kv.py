@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pilotfish.errors import EngineError
+from pilotfish import memory
+from pilotfish.errors import EngineError, OutOfMemory
 from pilotfish.kernels import _kernels
 
 PAGE = 64
@@ -25,10 +26,21 @@ class Cached:
 
 
 class PageTables:
-    """Sequences by handle; pages that nobody uses are used again."""
+    """Sequences by handle; pages that nobody uses are used again.
 
-    def __init__(self, pages: _kernels.Pages) -> None:
+    Memory is taken when pages are first needed, in slabs.
+
+    Parameters
+    ----------
+    pages
+        Where the bytes are.
+    usual
+        Pages that a full sequence needs: while there are fewer, room for no more is asked of the system.
+    """
+
+    def __init__(self, pages: _kernels.Pages, usual: int) -> None:
         self._pages = pages
+        self._usual = usual
         self._sequences: dict[int, Cached] = {}
         self._users: list[int] = []
         self._free: list[int] = []
@@ -66,7 +78,13 @@ class PageTables:
         self._keep_pages(sequence, length)
 
     def reserve(self, handle: int, count: int) -> Cached:
-        """Make room for `count` more tokens in pages that are this sequence's own; the length stays."""
+        """Make room for `count` more tokens in pages that are this sequence's own; the length stays.
+
+        Raises
+        ------
+        OutOfMemory
+            There is no memory for more pages; `undo_reserve` gives back what was taken.
+        """
         sequence = self[handle]
         partial = sequence.length // PAGE
         if sequence.length % PAGE and self._users[sequence.table[partial]] > 1:
@@ -109,10 +127,27 @@ class PageTables:
         if self._free:
             page = self._free.pop()
         else:
-            page = self._pages.allocate()
+            page = self._allocate()
             self._users.append(0)
         self._users[page] = 1
         return page
+
+    def _allocate(self) -> int:
+        """Take a new page, after a look at whether the slab that it may begin fits.
+
+        The system hands out memory that it does not have, and ends the process when it is used. The whole
+        slab is asked for, so that its later pages come as no surprise.
+        """
+        held = self._pages.count
+        what = f"growing the KV cache beyond {held * PAGE} tokens"
+        hint = "shorten the text, or end other programs"
+        try:
+            if self._pages.full:
+                pages = min(self._pages.slab_pages, max(self._usual - held, 1))
+                memory.check_room(what, pages * self._pages.page_bytes, memory.free_bytes(), hint)
+            return self._pages.allocate()
+        except MemoryError:
+            raise OutOfMemory(f"{what} failed: the system has no memory for it", hint) from None
 
 
 def tables_of(sequences: Sequence[Cached], counts: Sequence[int]) -> list[int]:

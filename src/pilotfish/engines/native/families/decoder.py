@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from pilotfish.engines.native.builder import Attention, Builder
+from pilotfish.engines.native.builder import Attention, Buffer, Builder, HeadNorms
 from pilotfish.engines.native.config import Config
+from pilotfish.engines.native.families.rope import scaled_rope
 
 
 def attention_shape(config: Config) -> Attention:
@@ -29,7 +30,20 @@ def unpermuted(heads: int, head: int) -> NDArray[np.int32]:
     return np.ascontiguousarray(rows.swapaxes(1, 2)).reshape(-1)
 
 
-def build_decoder(m: Builder, *, interleaved: bool, qkv_bias: bool) -> None:
+def head_norms(block: str, eps: float) -> HeadNorms:
+    """Return the norms of a block's queries and keys."""
+    return HeadNorms(block + "attn_q_norm.weight", block + "attn_k_norm.weight", eps)
+
+
+def logits(m: Builder, x: Buffer, eps: float) -> None:
+    """Norm and head; without a head of its own a model uses its embedding."""
+    h = m.norm(x, "output_norm.weight", eps, wanted_only=True)
+    m.logits(h, "output.weight" if m.has("output.weight") else "token_embd.weight")
+
+
+def build_decoder(
+    m: Builder, *, interleaved: bool = False, qkv_bias: bool = False, qk_norm: bool = False
+) -> None:
     """Build the whole model.
 
     Parameters
@@ -38,11 +52,13 @@ def build_decoder(m: Builder, *, interleaved: bool, qkv_bias: bool) -> None:
         The file's query and key rows are stored pair by pair.
     qkv_bias
         Queries, keys and values have biases.
+    qk_norm
+        The queries and keys of each head have a norm.
     """
     c, shape = m.config, m.attention_shape
     eps = c.real("attention.layer_norm_rms_epsilon")
     c.integer("feed_forward_length")  # what the tensors say anyway
-    rope = m.rope_table(c.real("rope.freq_base", 10_000.0), c.integer("rope.dimension_count", shape.head))
+    rope = scaled_rope(m)
     order = None
     if interleaved:
         c.expect("rope.dimension_count", shape.head)
@@ -58,10 +74,9 @@ def build_decoder(m: Builder, *, interleaved: bool, qkv_bias: bool) -> None:
             biases=[block + f"attn_{part}.bias" for part in "qkv"] if qkv_bias else (),
             rows_from=order or (),
         )
-        m.add_linear(x, m.attention(qkv, layer, rope), block + "attn_output.weight")
+        a = m.attention(qkv, layer, rope, norms=head_norms(block, eps) if qk_norm else None)
+        m.add_linear(x, a, block + "attn_output.weight")
         h = m.norm(x, block + "ffn_norm.weight", eps)
-        m.add_linear(
-            x, m.gated(h, block + "ffn_gate.weight", block + "ffn_up.weight"), block + "ffn_down.weight"
-        )
-    h = m.norm(x, "output_norm.weight", eps, wanted_only=True)
-    m.logits(h, "output.weight" if m.has("output.weight") else "token_embd.weight")
+        h = m.gated(h, block + "ffn_gate.weight", block + "ffn_up.weight")
+        m.add_linear(x, h, block + "ffn_down.weight")
+    logits(m, x, eps)

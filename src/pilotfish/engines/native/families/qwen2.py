@@ -8,4 +8,4 @@ from pilotfish.engines.native.families.decoder import build_decoder
 
 def build(m: Builder) -> None:
     """Build a qwen2 model."""
-    build_decoder(m, interleaved=False, qkv_bias=True)
+    build_decoder(m, qkv_bias=True)
