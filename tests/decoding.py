@@ -84,16 +84,19 @@ class Run:
 
     @property
     def running(self) -> list[Sequence]:
-        return [s for s in self.sequences if s.finish_reason is None]
+        return [s for s in self.sequences if s.runs]
 
     def step(self) -> None:
         running = self.running
         for s, tokens in zip(running, self.decoder.step(running), strict=True):
-            assert tokens
+            assert tokens or s.error
             self.emitted[s.key].extend(tokens)
         for s in self.sequences:
             self._check(s)
         assert_caches_hold(self.decoder, self.sequences)
+        for s in self.sequences:
+            if s.error is not None:
+                raise s.error
 
     def finish(self) -> None:
         while self.running:

@@ -12,30 +12,17 @@ import functools
 import itertools
 import time
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pilotfish.control import Control, FixedLength, Step
+from pilotfish.control import NO_LIMIT, Control, FixedLength, Step
 from pilotfish.drafters.base import NO_DRAFT, Draft, Drafter
 from pilotfish.drafters.guard import Guard
 from pilotfish.engines.base import Chunk, Engine, Rows
-from pilotfish.prompt import read_prompt
-from pilotfish.sequence import FinishReason, Sequence, Token
+from pilotfish.prompt import Part, begin, most_to_read
+from pilotfish.verdict import Verdict
 
 if TYPE_CHECKING:
-    from pilotfish.logprobs import Logprobs
-
-
-@dataclass(slots=True)
-class Verdict:
-    """What the target says to a draft: `own` tokens to emit, `accepted` guessed right; the last one's row."""
-
-    own: list[int] = field(default_factory=list)
-    logprobs: list[Logprobs | None] = field(default_factory=list)
-    accepted: int = 0
-    drafted: int = 0
-    row: int = 0
-    reason: FinishReason | None = None
+    from pilotfish.sequence import Sequence, Token
 
 
 class Decoder:
@@ -71,11 +58,13 @@ class Decoder:
         """Yield an answer token by token; whenever the iterator ends or is closed, caches are freed.
 
         Several sequences are choices with one prompt: it is read once, and what they hold of it is shared.
+        An error of one ends them all.
         """
         try:
             yield from self.prefill(*choices)
-            while running := [s for s in choices if s.finish_reason is None]:
+            while running := [s for s in choices if s.runs]:
                 yield from itertools.chain.from_iterable(self.step(running))
+                _raise_errors(choices)
         finally:
             for s in choices:
                 self.close(s)
@@ -88,23 +77,29 @@ class Decoder:
         UsageError
             If the prompt is empty, `max_tokens` is below 1, or (PromptTooLong) the context leaves no room.
         """
-        started, tokens = self.clock(), []
         for s in choices:
             s.fit(self.engine.context)
-        rows, row = read_prompt(self.engine, choices[0])
-        for s in choices:
-            if s is not choices[0]:
-                s.handle = self.engine.fork(choices[0].handle)
-                s.prompt_logprobs = choices[0].prompt_logprobs
-            s.stats.prompt_tokens = len(s.tokens)
-            tokens += self._emit(s, NO_DRAFT, self._judge(s, NO_DRAFT, rows, row))
-            s.stats.prompt_s += self.clock() - started
+        begin(self.engine, choices[0])
+        tokens: list[Token] = []
+        while not tokens:
+            [tokens] = self.step((), [Part(choices, most_to_read(choices[0]))])
+            _raise_errors(choices)
         return tokens
 
-    def step(self, running: collections.abc.Sequence[Sequence]) -> list[list[Token]]:
-        """Draft for, verify and extend every sequence; returns for each the tokens emitted, at least one."""
+    def step(
+        self,
+        running: collections.abc.Sequence[Sequence],
+        reading: collections.abc.Sequence[Part] = (),
+        longest: int = NO_LIMIT,
+    ) -> list[list[Token]]:
+        """Draft for, verify and extend every running sequence; the same pass reads on in other texts.
+
+        Returns for each the tokens emitted: of who runs at least one, of who reads those behind the last
+        part. Whoever has an `error` may have none; that of one is no matter of the others. If the pass
+        itself fails, nothing has changed for anyone. A draft has at most `longest` tokens.
+        """
         times = [self.clock()]
-        limits = self._limits(running)
+        limits = self._limits(running, longest)
         times.append(self.clock())
         drafts = self.drafter.propose(running, limits)
         times.append(self.clock())
@@ -112,87 +107,84 @@ class Decoder:
             Chunk(s.handle, [s.tokens[-1], *d.tokens], wanted=1 + len(d.tokens))
             for s, d in zip(running, drafts, strict=True)
         ]
+        chunks += [part.chunk() for part in reading]
         try:
             rows = self.engine.forward(chunks)
             times.append(self.clock())
             firsts = itertools.accumulate((c.wanted for c in chunks), initial=0)
             judged = zip(running, drafts, firsts, strict=False)
             verdicts = [self._judge(s, draft, rows, first) for s, draft, first in judged]
+            begun = [self._read(part, rows, first) for part, first in zip(reading, firsts, strict=False)]
             times.append(self.clock())
-            emitted = [self._emit(*each) for each in zip(running, drafts, verdicts, strict=True)]
+            emitted = [v.apply(s, d) for s, d, v in zip(running, drafts, verdicts, strict=True)]
+            for part, firsts_said in zip(reading, begun, strict=True):
+                part.taken(self.engine)
+                said = zip(part.choices, firsts_said, strict=False)
+                emitted.append([token for s, verdict in said for token in verdict.apply(s, NO_DRAFT)])
         except BaseException:
             for s in running:  # nothing came of the drafts: drafters roll back too
                 self.drafter.observe(s, NO_DRAFT, 0)
             raise
         finally:  # rollback is to an absolute length, and right after a failure too
-            for s in running:
-                self.engine.truncate(s.handle, len(s.tokens) - 1)
+            for s in [*running, *(part.first for part in reading)]:
+                self.engine.truncate(s.handle, s.evaluated)
         for s, draft, verdict in zip(running, drafts, verdicts, strict=True):
-            certainty = functools.partial(rows.probability, verdict.row, verdict.own[-1])
-            self.control.observe(s, draft, verdict.accepted, certainty)
+            if verdict.own:
+                certainty = functools.partial(rows.probability, verdict.row, verdict.own[-1])
+                self.control.observe(s, draft, verdict.accepted, certainty)
             self.drafter.observe(s, draft, verdict.accepted)
             s.stats.drafting_off = self.control.why(s)
-        self.control.timed(Step.of([c.wanted for c in chunks], [len(s.tokens) for s in running], times))
+        if not reading:  # with prompts in it, a pass says nothing about the cost of drafts
+            self.control.timed(Step.of([c.wanted for c in chunks], [len(s.tokens) for s in running], times))
         times.append(self.clock())
+        share = len(chunks)
         for s in running:
-            self._count_time(s, times, len(running))
+            s.stats.count_time(times, share)
+        for s in itertools.chain.from_iterable(part.choices for part in reading):
+            s.stats.prompt_s += (times[-1] - times[0]) / share
         return emitted
 
     def close(self, sequence: Sequence) -> None:
         """Free what engine and drafter keep for the sequence; closing twice does nothing."""
         if sequence.handle >= 0:
             self.engine.close(sequence.handle)
-            sequence.handle = -1
+            sequence.handle, sequence.evaluated = -1, 0
         self.drafter.forget(sequence.key)
 
-    def _limits(self, running: collections.abc.Sequence[Sequence]) -> list[int]:
+    def _limits(self, running: collections.abc.Sequence[Sequence], longest: int) -> list[int]:
         """Return control's limits, within what the budget leaves beside the target's own token."""
         wanted = self.control.limits(running)
-        return [
-            max(0, min(w, s.max_tokens - s.stats.tokens - 1)) for w, s in zip(wanted, running, strict=True)
-        ]
+        left = [s.max_tokens - s.stats.tokens - 1 for s in running]
+        return [max(0, min(w, longest, most)) for w, most in zip(wanted, left, strict=True)]
 
     def _judge(self, sequence: Sequence, draft: Draft, rows: Rows, first: int) -> Verdict:
         """Choose the target's own tokens, lazily, up to the first mismatch or the end of the answer."""
         verdict = Verdict(drafted=len(draft.tokens))
-        for i in range(len(draft.tokens) + 1):
-            position = len(sequence.tokens) + i
-            token = sequence.choose(rows, first + i, verdict.own)
-            if self.on_row is not None:
-                self.on_row(sequence, position, rows, first + i)
-            top = sequence.logprobs
-            verdict.logprobs.append(None if top is None else rows.logprobs(first + i, token, top))
-            verdict.own.append(token)
-            verdict.row = first + i
-            right = i < len(draft.tokens) and draft.tokens[i] == token
-            verdict.accepted += right
-            verdict.reason = sequence.reason_after(token, sequence.stats.tokens + i + 1)
-            if verdict.reason is not None and right:
-                verdict.drafted = verdict.accepted  # what lies behind the end was never in question
-            if verdict.reason is not None or not right:
-                break
+        try:
+            for i in range(len(draft.tokens) + 1):
+                token = sequence.choose(rows, first + i, verdict.own)
+                if self.on_row is not None:
+                    self.on_row(sequence, len(sequence.tokens) + i, rows, first + i)
+                top = sequence.logprobs
+                logprobs = None if top is None else rows.logprobs(first + i, token, top)
+                verdict.reason = sequence.reason_after(token, sequence.stats.tokens + i + 1)
+                right = verdict.take(token, logprobs, first + i, draft)
+                if verdict.reason is not None or not right:
+                    break
+        except Exception as error:  # tokens before it stand, and so do the other sequences
+            verdict.error, verdict.drafted = error, verdict.accepted
         return verdict
 
-    def _emit(self, sequence: Sequence, draft: Draft, verdict: Verdict) -> list[Token]:
-        """Append the verdict's tokens to the sequence and count them."""
-        sequence.tokens.extend(verdict.own)
-        sequence.finish_reason = verdict.reason
-        sequence.stats.tokens += len(verdict.own)
-        sequence.stats.count_draft(verdict.drafted, verdict.accepted)
-        names = [*draft.drafters[: verdict.accepted], *[None] * (len(verdict.own) - verdict.accepted)]
-        reasons = [*[None] * (len(verdict.own) - 1), verdict.reason]
-        told = zip(verdict.own, names, reasons, verdict.logprobs, strict=True)
-        return [Token(id_, name, why, sequence.sampling.choice, logs) for id_, name, why, logs in told]
+    def _read(self, part: Part, rows: Rows, first: int) -> list[Verdict]:
+        """Score what was read; if that was the last part, return what each choice says first."""
+        try:
+            last = part.score(rows, first)
+        except Exception as error:
+            return [Verdict(error=error) for _ in part.choices]
+        return [self._judge(s, NO_DRAFT, rows, last) for s in part.choices] if part.is_last else []
 
-    @staticmethod
-    def _count_time(sequence: Sequence, times: list[float], share: int) -> None:
-        """Add one step's times; a step shared by several sequences counts in equal parts."""
-        control, draft, pass_, sample, other = ((b - a) / share for a, b in itertools.pairwise(times))
-        stats = sequence.stats
-        stats.passes += 1
-        stats.decode_s += (times[-1] - times[0]) / share
-        stats.parts.control += control
-        stats.parts.draft += draft
-        stats.parts.pass_ += pass_
-        stats.parts.sample += sample
-        stats.parts.other += other
+
+def _raise_errors(choices: collections.abc.Sequence[Sequence]) -> None:
+    for s in choices:
+        if s.error is not None:
+            raise s.error

@@ -15,10 +15,11 @@
     │   └── ChecksumError     the bytes fetched are not the bytes promised
     ├── CacheError            the cache folder can't be written, or the disk is full
     ├── OutOfMemory           the model, or more text, does not fit; names need and room
+    ├── QueueFull             too many requests are waiting already
     ├── TemplateError         the chat template is missing, unsafe or fails
     └── EngineError           a pass failed
         ├── NumericsError     NaN or infinite logits
-        └── Cancelled         the pass was cancelled; the cache holds what it held before
+        └── Cancelled         the pass, or the request, was cancelled; the cache holds what it held before
 """
 
 from __future__ import annotations
@@ -108,6 +109,10 @@ class OutOfMemory(PilotfishError):
     """The model does not fit into memory, or there is none left for more text."""
 
 
+class QueueFull(PilotfishError):
+    """Too many requests are waiting already."""
+
+
 class TemplateError(PilotfishError):
     """The chat template is missing, unsafe, or fails."""
 
@@ -121,4 +126,4 @@ class NumericsError(EngineError):
 
 
 class Cancelled(EngineError):
-    """The pass was cancelled; every cache holds what it held before."""
+    """The pass was cancelled, and every cache holds what it held before; or the request was."""

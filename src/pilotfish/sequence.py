@@ -64,7 +64,11 @@ class Sequence:
     logprobs
         How many of the likeliest tokens come with the log-probability of each emitted token; None for none.
     scores_prompt, prompt_logprobs
-        Whether the prompt's tokens get them too, and these, once it is read: None for its first token.
+        Whether the prompt's tokens get them too, and these, as far as it is read: None for its first token.
+    evaluated
+        How many of the tokens the handle holds: all but the pending one, and fewer while the text is read.
+    error
+        What ended the answer, if that was its own error: logits that are no numbers, a stop that raises.
     """
 
     tokens: list[int]
@@ -81,6 +85,8 @@ class Sequence:
     logprobs: int | None = None
     scores_prompt: bool = False
     prompt_logprobs: list[Logprobs | None] = field(default_factory=list)
+    evaluated: int = 0
+    error: Exception | None = None
     history: History | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -92,6 +98,22 @@ class Sequence:
                 min_tokens=self.min_tokens,
                 bans=self.bans,
             )
+
+    @property
+    def runs(self) -> bool:
+        """Whether the answer is still in the making."""
+        return self.finish_reason is None and self.error is None
+
+    @property
+    def unread(self) -> int:
+        """Tokens that are not evaluated yet; 1 is the pending one alone, once an answer has begun."""
+        return len(self.tokens) - self.evaluated
+
+    @property
+    def scores_left(self) -> int:
+        """Tokens of the prompt that still get a log-probability."""
+        scored = self.scores_prompt and self.logprobs is not None
+        return self.stats.prompt_tokens - len(self.prompt_logprobs) if scored else 0
 
     def choose(self, rows: Rows, row: int, guesses: collections.abc.Sequence[int] = ()) -> int:
         """Return the token that a row says behind the sequence's tokens and `guesses`.
@@ -122,6 +144,8 @@ class Sequence:
                 "shorten the prompt or load the model with a larger context",
             )
         self.max_tokens = min(self.max_tokens, context - prompt)
+        self.stats.prompt_tokens = prompt
+        self.prompt_logprobs = [None] if self.scores_prompt and self.logprobs is not None else []
 
     def reason_after(self, token: int, emitted: int) -> FinishReason | None:
         """Return why the answer ends with `token`, the `emitted`-th token of it, if it does."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections.abc
+import itertools
 from dataclasses import dataclass, field
 
 
@@ -101,6 +103,22 @@ class Stats:
         for i in range(drafted):
             self.drafted_at[i] += 1
             self.accepted_at[i] += i < accepted
+
+    def count_time(self, times: collections.abc.Sequence[float], share: int) -> None:
+        """Add the times of one step, which `share` sequences made together: it counts in equal parts.
+
+        Parameters
+        ----------
+        times
+            When the step began, when drafting, the pass, and choosing did, when that ended, and the step.
+        """
+        control, draft, pass_, sample, other = ((b - a) / share for a, b in itertools.pairwise(times))
+        self.decode_s += (times[-1] - times[0]) / share
+        self.parts.control += control
+        self.parts.draft += draft
+        self.parts.pass_ += pass_
+        self.parts.sample += sample
+        self.parts.other += other
 
     def as_dict(self) -> dict[str, object]:
         """Return counters and rates by the names used in JSON."""

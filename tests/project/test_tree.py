@@ -34,10 +34,11 @@ DECODE_MAY_IMPORT = {
     "sampling",
     "sequence",
     "stats",
+    "verdict",
 }
 
 # Folder or module -> what it never imports.
-ABOVE = ("answer", "bench", "cli", "drafting", "llm", "loading", "server")
+ABOVE = ("answer", "bench", "cli", "drafting", "llm", "loading", "server", "serving")
 NEVER = {
     "engines": ("decode", "drafters", "hub", "text", *ABOVE),
     "drafters": ("decode", "engines.native", "engines.scripted", "hub", "text", *ABOVE),
@@ -48,8 +49,20 @@ NEVER = {
     "calibration": ("decode", "drafters", "engines", "hub", "kernels", "text", *ABOVE),
     "sampling": ("decode", "drafters", "engines", "hub", "text", *ABOVE),
     "history": ("decode", "drafters", "engines", "hub", "kernels", "text", *ABOVE),
-    "llm": ("bench", "cli", "server"),
+    "llm": ("bench", "cli", "server", "serving"),
     "bench": ("cli", "server"),
+    "serving": (
+        "answer",
+        "bench",
+        "cli",
+        "drafting",
+        "engines.native",
+        "hub",
+        "kernels",
+        "llm",
+        "loading",
+        "text",
+    ),
 }
 # Exceptions, in type hints only: the tokenizer is built from what a container holds.
 IN_TYPE_HINTS = {("text", "engines")}

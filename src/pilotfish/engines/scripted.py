@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pilotfish.engines.base import Chunk
-from pilotfish.errors import EngineError, NumericsError
+from pilotfish.errors import EngineError, NumericsError, OutOfMemory
 from pilotfish.logprobs import Logprobs, logprobs
 from pilotfish.sampling import choose
 
@@ -53,6 +53,8 @@ class ScriptedEngine:
         Errors by pass number: the error is raised once in place of that pass, and nothing changes.
     nan_at
         Positions at which no token can be chosen: the row after that many tokens is NaN.
+    room
+        Tokens that all sequences together may hold, None for any number: a pass beyond is OutOfMemory.
     """
 
     def __init__(self, rule: Rule, vocab_size: int, context: int = 4096) -> None:
@@ -64,6 +66,7 @@ class ScriptedEngine:
         self.tokens = 0
         self.failures: dict[int, BaseException] = {}
         self.nan_at: set[int] = set()
+        self.room: int | None = None
         self._caches: dict[int, list[int]] = {}
         self._opened = 0
 
@@ -108,6 +111,8 @@ class ScriptedEngine:
         ------
         EngineError
             If a chunk breaks the contract, or an error of `failures` is due (which may be any exception).
+        OutOfMemory
+            If there is no `room`.
         """
         for chunk in chunks:
             self._check(chunk)
@@ -115,6 +120,9 @@ class ScriptedEngine:
             raise EngineError(f"a sequence stands twice in a pass: {[chunk.sequence for chunk in chunks]}")
         if (error := self.failures.pop(self.passes, None)) is not None:
             raise error
+        held = sum(len(cache) for cache in self._caches.values())
+        if self.room is not None and held + sum(len(chunk.tokens) for chunk in chunks) > self.room:
+            raise OutOfMemory(f"the sequences hold {held} tokens of {self.room}", "close some")
         wanted: list[tuple[int, ...]] = []
         for chunk in chunks:
             cache = self._cache(chunk.sequence)

@@ -1,0 +1,109 @@
+"""The thread: clients of any thread are answered, it waits when idle, survives, and ends cleanly."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from decoding import assert_nothing_is_left, plain, scripted
+from pilotfish.engines.scripted import ngrams
+from pilotfish.errors import Cancelled, UsageError
+from pilotfish.sequence import Token
+from pilotfish.serving.ticket import Ticket
+from pilotfish.serving.worker import Worker
+from serving.loads import service
+from strategies import VOCAB, Request, draft_model
+
+LANGUAGE = ngrams(VOCAB, 2, seed=3)
+pytestmark = pytest.mark.timeout(60)
+
+
+def test_clients_of_several_threads_get_the_answers_that_each_would_get_alone() -> None:
+    scheduler = service(LANGUAGE, draft_model(LANGUAGE), kept=400, most_running=3)
+
+    def ask(n: int) -> list[int]:
+        return [t.id for t in scheduler.submit(Request((1, 2, 3, 4, n), max_tokens=20 + n).sequence())]
+
+    with Worker(scheduler), ThreadPoolExecutor(8) as clients:
+        told = list(clients.map(ask, [n % VOCAB for n in range(40)]))
+    for n, ids in enumerate(told):
+        assert ids == plain(LANGUAGE, Request((1, 2, 3, 4, n % VOCAB), max_tokens=20 + n % VOCAB))[0]
+    assert_nothing_is_left(scheduler.decoder)
+
+
+def test_it_steps_only_while_there_is_something_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    scheduler = service(LANGUAGE)
+    calls = []
+    step = scheduler.step
+    monkeypatch.setattr(scheduler, "step", lambda: calls.append(step()))
+    with Worker(scheduler):
+        for n in range(3):
+            list(scheduler.submit(Request((n,), max_tokens=5).sequence()))
+    assert len(calls) == scheduler.passes == 15
+
+
+def test_a_listener_hears_in_the_scheduler_thread_and_the_last_call_says_it_is_done() -> None:
+    scheduler, ended = service(LANGUAGE, draft_model(LANGUAGE)), threading.Event()
+    heard: list[tuple[str, list[int], bool]] = []
+
+    def listener(ticket: Ticket, tokens: list[Token]) -> None:
+        heard.append((threading.current_thread().name, [t.id for t in tokens], ticket.done))
+        if ticket.done:
+            ended.set()
+
+    with Worker(scheduler):
+        ticket = scheduler.submit(Request((1,), max_tokens=12).sequence(), listener=listener)
+        assert ended.wait(30)
+        with pytest.raises(UsageError, match="a listener gets the tokens"):
+            next(ticket)
+    assert {name for name, _, _ in heard} == {"pilotfish scheduler"}
+    assert [done for _, _, done in heard] == [False] * (len(heard) - 1) + [True]
+    assert [id_ for _, ids, _ in heard for id_ in ids] == plain(LANGUAGE, Request((1,), max_tokens=12))[0]
+
+
+def test_a_client_may_cancel_from_its_own_thread() -> None:
+    scheduler = service(LANGUAGE)
+    with Worker(scheduler):
+        ticket = scheduler.submit(Request((1,), max_tokens=8000).sequence())
+        next(ticket)
+        ticket.cancel()
+        with pytest.raises(Cancelled, match="its client left"):
+            list(ticket)
+        assert list(scheduler.submit(Request((1,), max_tokens=2).sequence()))
+
+
+def test_closing_ends_requests_that_run_and_that_wait_and_frees_all() -> None:
+    scheduler = service(LANGUAGE, draft_model(LANGUAGE), kept=400, most_running=1)
+    worker = Worker(scheduler)
+    tickets = [scheduler.submit(Request((1,) * 9, max_tokens=8000).sequence()) for _ in range(3)]
+    next(tickets[0])
+    worker.close()
+    worker.close()
+    for ticket in tickets:
+        with pytest.raises(Cancelled):
+            list(ticket)
+    assert_nothing_is_left(scheduler.decoder)
+    with pytest.raises(UsageError, match="no more requests"):
+        scheduler.submit(Request((1,)).sequence())
+
+
+@pytest.mark.parametrize("error", [ValueError("a fault of ours"), MemoryError()])
+def test_a_step_that_fails_in_any_way_costs_those_that_run_and_not_the_thread(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    scheduler = service(LANGUAGE)
+    plan, faults = scheduler._plan, [error]
+
+    def faulty() -> object:
+        if faults:
+            raise faults.pop()
+        return plan()
+
+    monkeypatch.setattr(scheduler, "_plan", faulty)
+    with Worker(scheduler):
+        with pytest.raises(type(error)):
+            list(scheduler.submit(Request((1,), max_tokens=5).sequence()))
+        assert len(list(scheduler.submit(Request((1,), max_tokens=5).sequence()))) == 5
+    assert not scripted(scheduler.decoder).sequences
