@@ -119,7 +119,7 @@ def test_which_file_is_meant(api: FakeApi, there: tuple[str, ...], wanted: str |
         (("a-Q4_K_M", "a-Q8_0"), "Q5_K_M", "has no 'Q5_K_M' .*it has: Q4_K_M, Q8_0"),
         (("a-Q4_K_M", "b-Q4_K_M"), None, "not clear which .*a-Q4_K_M.gguf, b-Q4_K_M.gguf"),
         (("a-Q4_K_M", "b-Q4_K_M"), "Q4_K_M", "not clear which .*is 'Q4_K_M'.*b-Q4_K_M.gguf"),
-        (("a-Q2_K", "a-IQ2_XXS"), None, "not clear which .*IQ2_XXS, Q2_K"),
+        (("a-IQ1_S", "a-IQ2_XXS"), None, "not clear which .*IQ1_S, IQ2_XXS"),
         ((), None, "no model that can be used"),
     ],
 )

@@ -154,6 +154,56 @@ def test_memory_that_runs_out_does_preempt_and_drop_what_is_kept() -> None:
         assert load.told(ticket) == plain(LANGUAGE, Request((token,) * 30, max_tokens=30))[0]
 
 
+def tight(*wanted: int) -> list[Ticket]:
+    """Ask for so many tokens behind prompts of 30 where memory is short, and run to the end."""
+    load = Load(service(LANGUAGE, most_running=len(wanted)))
+    scripted(load.decoder).room = 100
+    asked = [Request((n,) * 30, max_tokens=most) for n, most in enumerate(wanted)]
+    tickets = [load.submit(request) for request in asked]
+    load.finish()
+    assert [load.told(ticket) for ticket in tickets] == [plain(LANGUAGE, request)[0] for request in asked]
+    return tickets
+
+
+def ends(tickets: list[Ticket]) -> list[int]:
+    """Return the tickets' numbers in the order in which they ended."""
+    return sorted(range(len(tickets)), key=lambda i: tickets[i].ended_s or 0)
+
+
+def test_a_request_that_lost_its_cache_goes_on_once_another_has_ended() -> None:
+    """Not only when nobody else runs."""
+    tickets = tight(10, 60, 10)
+    assert [ticket.preempted for ticket in tickets] == [0, 0, 1]
+    assert ends(tickets) == [0, 2, 1]
+
+
+def test_a_request_that_lost_its_cache_keeps_its_place_in_the_order_of_arrival() -> None:
+    """Those that came later don't overtake it, and are asked before it the next time."""
+    load = Load(service(LANGUAGE, most_running=2))
+    scripted(load.decoder).room = 100
+    asked = [Request((n,) * 30, max_tokens=most) for n, most in enumerate((30, 40, 40))]
+    tickets = [load.submit(request) for request in asked]
+    load.finish()
+    assert [ticket.preempted for ticket in tickets] == [0, 1, 1]
+    assert ends(tickets) == [0, 1, 2]
+    assert [load.told(ticket) for ticket in tickets] == [plain(LANGUAGE, request)[0] for request in asked]
+
+
+def test_when_memory_runs_out_half_of_what_is_kept_is_dropped_first() -> None:
+    load = Load(service(LANGUAGE, kept=64))
+    for n in (1, 2):
+        load.submit(Request((n,) * 32, max_tokens=1))
+        while load.step():
+            pass
+    assert load.scheduler.prefixes is not None
+    assert load.scheduler.prefixes.tokens == 64
+    scripted(load.decoder).room = 90
+    load.submit(Request((3,) * 40, max_tokens=1))
+    load.step()
+    assert load.scheduler.prefixes.tokens == 64  # 40 of the new text, and 24 of the 32 that were left
+    load.finish()
+
+
 def test_a_request_that_does_not_fit_alone_ends_with_the_error() -> None:
     load = Load(service(LANGUAGE, draft_model(LANGUAGE), 4, kept=40))
     scripted(load.decoder).room = 50
