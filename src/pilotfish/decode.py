@@ -101,7 +101,7 @@ class Decoder:
         times = [self.clock()]
         limits = self._limits(running, longest)
         times.append(self.clock())
-        drafts = self.drafter.propose(running, limits)
+        drafts = self.drafter.propose(running, limits) if running else []
         times.append(self.clock())
         chunks = [
             Chunk(s.handle, [s.tokens[-1], *d.tokens], wanted=1 + len(d.tokens))
@@ -153,7 +153,7 @@ class Decoder:
 
     def _limits(self, running: collections.abc.Sequence[Sequence], longest: int) -> list[int]:
         """Return control's limits, within what the budget leaves beside the target's own token."""
-        wanted = self.control.limits(running)
+        wanted = self.control.limits(running) if running else []
         left = [s.max_tokens - s.stats.tokens - 1 for s in running]
         return [max(0, min(w, longest, most)) for w, most in zip(wanted, left, strict=True)]
 
