@@ -162,7 +162,8 @@ class Watched:
 def trace(llm: LLM, prompt: list[int], max_tokens: int, clock: Callable[[], float]) -> dict[str, Any]:
     """Answer plainly and with drafts; return what happened, without the envelope."""
     target, ends = llm.target, llm.target.tokenizer.end_ids
-    llm.generate(prompt[-WARM_TOKENS:], max_tokens=WARM_TOKENS)  # the first passes of a process are slow
+    # The first passes of a process are slow; at a fixed length control learns nothing from them.
+    llm.generate(prompt[-WARM_TOKENS:], max_tokens=WARM_TOKENS, draft_length=4)
     llm.generate(prompt[-WARM_TOKENS:], max_tokens=WARM_TOKENS, speculate=False)
     plain = llm.generate(prompt, max_tokens=max_tokens, speculate=False)
     drafter, control = llm.drafting.choose("auto")
