@@ -139,8 +139,9 @@ fuzz: $(VENV)/.installed $(VENV)/.dev ## damage COUNT=10000 model files, from SE
 # A build of its own: the installed one stays. Tests find it by tests/sanitized/sitecustomize.py.
 SANITIZED = build/sanitized
 SANITIZED_TESTS = tests/kernels tests/engines tests/contract tests/oracle tests/test_decode.py
+# What is freed and kept for checks would count as memory taken.
 sanitized = LD_PRELOAD="$$("$$CXX" -print-file-name=libasan.so) $$("$$CXX" -print-file-name=libstdc++.so.6)" \
-	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
+	ASAN_OPTIONS=detect_leaks=0:quarantine_size_mb=1 UBSAN_OPTIONS=print_stacktrace=1 \
 	SANITIZED_KERNELS="$$(ls $$PWD/$(SANITIZED)/_kernels*.so)" PYTHONPATH=$$PWD/tests/sanitized:$$PWD/tests
 
 sanitize: $(VENV)/.installed $(VENV)/.dev sanitize-tools ## run the tests of kernels and engines on kernels that check memory
