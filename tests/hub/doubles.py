@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import sys
-import threading
 import zipfile
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING
 
+from hub.local_server import LocalServer
 from pilotfish.hub import Entry
 from pilotfish.hub.registry import HubFile, Packages
 
@@ -164,7 +164,7 @@ class Request:
     authorization: str | None
 
 
-class FakeHub:
+class FakeHub(LocalServer):
     """A web server that has one file.
 
     Attributes
@@ -191,29 +191,7 @@ class FakeHub:
         self.linked = ""
         self.onward = ""
         self.requests: list[Request] = []
-        hub = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                hub.answer(self)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
-        self._thread.start()
-
-    @property
-    def address(self) -> str:
-        """Return what to set HF_ENDPOINT to."""
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def close(self) -> None:
-        """Stop serving."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__init__()
 
     def answer(self, handler: BaseHTTPRequestHandler) -> None:
         """Answer one request."""

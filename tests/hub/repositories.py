@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import unquote
+
+from hub.local_server import LocalServer
 
 COMMIT = "c0ffee" * 6 + "cafe"
 
@@ -47,7 +48,7 @@ class Repository:
         return {"id": "x", **facts, "siblings": siblings + self.more, **self.facts}
 
 
-class FakeApi:
+class FakeApi(LocalServer):
     """The hub.
 
     Attributes
@@ -73,34 +74,12 @@ class FakeApi:
         self.raw: dict[str, bytes] = {}
         self.asked: list[tuple[str, int]] = []
         self.tokens: list[str | None] = []
-        hub = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                hub.answer(self)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
-        self._thread.start()
-
-    @property
-    def address(self) -> str:
-        """What to set HF_ENDPOINT to."""
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        super().__init__()
 
     @property
     def paths(self) -> list[str]:
         """Paths asked for."""
         return [path for path, _ in self.asked]
-
-    def close(self) -> None:
-        """Stop serving."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
 
     def answer(self, handler: BaseHTTPRequestHandler) -> None:
         """Answer one request."""

@@ -82,8 +82,8 @@ class ModelDrafter:
     *Hints* are guesses of another drafter. They are read in the draft's first pass, which so yields as many
     tokens as there are hints that the model would have said itself, and one more.
 
-    Where the draft model's context is full it proposes nothing more, and nothing for a sequence with an id
-    that its vocabulary lacks.
+    Where the draft model's context is full it proposes nothing more if it is to know all of a text, and else
+    begins anew with the end. It proposes nothing for a sequence with an id that its vocabulary lacks.
 
     Parameters
     ----------
