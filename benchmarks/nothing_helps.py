@@ -12,7 +12,6 @@ line to stdout:
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import statistics
 import sys
@@ -25,6 +24,7 @@ from pilotfish.bench.envelope import envelope
 from pilotfish.bench.prompts import Prompt, take
 from pilotfish.bench.sets import read_set
 from pilotfish.bench.side_by_side import TURN, Entrant, answer_side_by_side
+from pilotfish.bench.speed import ids_sha256
 from pilotfish.control import ByGain
 from pilotfish.costs import Costs
 from pilotfish.decode import Decoder
@@ -170,34 +170,42 @@ class Bench:
         lookup = WrongLookup(self._wrong) if case == BOTH_WRONG else None
         return AutoDrafter(lookup, model, control), control
 
-    def repeat(self, case: Case, turn: int, max_tokens: int | None = None) -> None:
-        """Answer plainly, with drafts and plainly again, in turns."""
-        text = take(read_set("hard"), 1)[0].turns[0] if case.name == WORDS else STORY
-        sampling = Sampling(1.5 if case.name == WORDS else 0.0, seed=7)
-        prompt, tokenizer = self._prompt(text), self.target.tokenizer
-        ways = [PLAIN, case.name, AGAIN]
-        running = {}
-        for way in ways[turn % 3 :] + ways[: turn % 3]:
-            drafter, control = self.start(way)
-            decoder = Decoder(
-                self.target.engine,
-                drafter,
-                control,
-                token_count=tokenizer.token_count,
-                clock=time.perf_counter,
-            )
-            sequence = Sequence(list(prompt), sampling, max_tokens or self.max_tokens, tokenizer.end_ids)
-            running[way] = Entrant(decoder, sequence)
-        answer_side_by_side(list(running.values()))
+    def repeat(self, cases: list[Case], turn: int, max_tokens: int | None = None) -> None:
+        """Answer one question plainly, with each case's drafts, and plainly again, in turns."""
+        words = cases[0].name == WORDS
+        prompt = self._prompt(take(read_set("hard"), 1)[0].turns[0] if words else STORY)
+        names = [case.name for case in cases]
+        half = (len(names) + 1) // 2
+        ways = [PLAIN, *names[:half], AGAIN, *names[half:]]
+        first = turn % len(ways)
+        entrants = {
+            way: self._entrant(way, prompt, 1.5 if words else 0.0, max_tokens or self.max_tokens)
+            for way in ways[first:] + ways[:first]
+        }
+        answer_side_by_side(list(entrants.values()))
         if max_tokens is None:
-            self._note(case, running)
+            for case in cases:
+                self._note(case, entrants)
 
-    def _note(self, case: Case, running: dict[str, Entrant]) -> None:
-        plain, drafting, again = running[PLAIN], running[case.name], running[AGAIN]
+    def _entrant(self, way: str, prompt: list[int], temperature: float, max_tokens: int) -> Entrant:
+        tokenizer = self.target.tokenizer
+        drafter, control = self.start(way)
+        decoder = Decoder(
+            self.target.engine,
+            drafter,
+            control,
+            token_count=tokenizer.token_count,
+            clock=time.perf_counter,
+        )
+        sampling = Sampling(temperature, seed=7)
+        return Entrant(decoder, Sequence(list(prompt), sampling, max_tokens, tokenizer.end_ids))
+
+    def _note(self, case: Case, entrants: dict[str, Entrant]) -> None:
+        plain, drafting, again = entrants[PLAIN], entrants[case.name], entrants[AGAIN]
         ids = [tuple(one.ids) for one in (plain, drafting, again)]
         case.identical = case.identical and len(set(ids)) == 1
         case.tokens = plain.sequence.stats.tokens
-        case.ids_sha256 = hashlib.sha256(repr(ids[0]).encode()).hexdigest()
+        case.ids_sha256 = ids_sha256(ids[0])
         case.plain_s.append(plain.sequence.stats.decode_s)
         case.again_s.append(again.sequence.stats.decode_s)
         case.drafting_s.append(drafting.sequence.stats.decode_s)
@@ -215,11 +223,14 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     assert drafting.model is not None
     bench = Bench(target, drafting.model, args.max_tokens)
     cases = [Case(name) for name in args.cases]
-    for case in cases:
-        bench.repeat(case, 0, WARM_TOKENS)
+    questions = [[case for case in cases if (case.name == WORDS) == words] for words in (True, False)]
+    questions = [asked for asked in questions if asked]
+    for asked in questions:
+        bench.repeat(asked, 0, WARM_TOKENS)
     for repeat in range(args.repeats):
+        for asked in questions:
+            bench.repeat(asked, repeat)
         for case in cases:
-            bench.repeat(case, repeat)
             _say(case, repeat + 1)
     settings = {"max_tokens": args.max_tokens, "repeats": args.repeats, "turn": TURN}
     return envelope("nothing helps", target, [drafting.model], settings) | {
