@@ -76,17 +76,18 @@ class WrongRows:
 
 
 class WrongEngine:
-    """An engine that takes its time, and is then wrong: always with an id that no text has."""
+    """An engine that takes its time, and is then wrong: always with an id that the text does not have."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, token: int) -> None:
         self._engine = engine
+        self._token = token
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - all else is the engine's
         return getattr(self._engine, name)
 
     def forward(self, chunks: collections.abc.Sequence[Chunk]) -> Rows:
         """Evaluate a pass."""
-        return cast("Rows", WrongRows(self._engine.forward(chunks), self._engine.vocab_size - 1))
+        return cast("Rows", WrongRows(self._engine.forward(chunks), self._token))
 
 
 class WrongLookup:
@@ -152,7 +153,7 @@ class Bench:
         self.target = target
         self.draft = draft
         self.max_tokens = max_tokens
-        self._wrong = target.engine.vocab_size - 1
+        self._wrong = target.tokenizer.token_count - 1
         self._costs: dict[str, Costs] = {}
 
     def start(self, case: str) -> tuple[Drafter | None, Control]:
@@ -166,7 +167,7 @@ class Bench:
         if case in {WORDS, LARGE}:
             return drafting.choose("auto")
         control = ByGain(drafting.costs)
-        model = ModelDrafter(cast("Engine", WrongEngine(self.draft.engine)), "wrong model")
+        model = ModelDrafter(cast("Engine", WrongEngine(self.draft.engine, self._wrong)), "wrong model")
         lookup = WrongLookup(self._wrong) if case == BOTH_WRONG else None
         return AutoDrafter(lookup, model, control), control
 
