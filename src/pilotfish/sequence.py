@@ -65,6 +65,8 @@ class Sequence:
         How many of the likeliest tokens come with the log-probability of each emitted token; None for none.
     scores_prompt, prompt_logprobs
         Whether the prompt's tokens get them too, and these, as far as it is read: None for its first token.
+    draft_limit
+        Most tokens of each draft for it; None for as many as pay, 0 for none.
     evaluated
         How many of the tokens the handle holds: all but the pending one, and fewer while the text is read.
     error
@@ -85,6 +87,7 @@ class Sequence:
     logprobs: int | None = None
     scores_prompt: bool = False
     prompt_logprobs: list[Logprobs | None] = field(default_factory=list)
+    draft_limit: int | None = None
     evaluated: int = 0
     error: Exception | None = None
     history: History | None = field(init=False, default=None)
