@@ -9,8 +9,8 @@ request is answered alone, plainly and with nothing kept. Memory is watched, and
 cache are given back. Exit code 1 if an answer differs, a request fails, memory grows or a page is held.
 
 speed: tokens/s of one client and of several, with and without drafts, beside the library in this process
-and, with --peer-python (a Python that has `xllamacpp`), beside llama.cpp's server with as many slots. All take
-turns round by round on the same prompts, and nothing is kept from one turn for the next.
+and, with --peer-python (a Python that has `xllamacpp`), beside llama.cpp's server with as many slots. All
+take turns round by round on the same prompts, and nothing is kept from one turn for the next.
 
 prefix: time to the first token behind a long beginning, cold and warm, and whether the answers are the same.
 
@@ -94,9 +94,7 @@ def main() -> int:
         "schema": 1,
         "version": pilotfish.__version__,
         "machine": {"cpu": cpu_name(), "threads": default_threads()},
-        "settings": {
-            k: v for k, v in vars(options).items() if k not in {"kind", "out", "peer_python", "prompts"}
-        },
+        "settings": settings,
         **found,
     }
     if options.out:
@@ -253,7 +251,7 @@ def _speed(
                 reports.setdefault(name, []).append(report)
                 said.setdefault(name, []).extend(heard)
                 print(f"round {number + 1}: {name}: {report.tokens_per_s:.1f} tokens/s", file=sys.stderr)
-    return _speed_result(options, reports, said, peer)
+    return _speed_result(reports, said, peer)
 
 
 async def _turn(target: Target, asks: Sequence[Ask], clients: int) -> tuple[Report, list[Heard]]:
@@ -288,7 +286,6 @@ def _library(llm: LLM, asks: Sequence[Ask]) -> tuple[Report, list[Heard]]:
 
 
 def _speed_result(
-    options: argparse.Namespace,
     reports: dict[str, list[Report]],
     said: dict[str, list[Heard]],
     peer: Server | None,
@@ -320,7 +317,7 @@ def _speed_result(
         "one_plain_over_llama_cpp": over(PLAIN_1, PEER_1),
     }
     ways = (PLAIN_1, DRAFT_1, PLAIN_N, DRAFT_N)
-    answers = [sorted(one.answer[:2] for one in said[name]) for name in ways]
+    answers = [sorted((one.text, str(one.finish_reason)) for one in said[name]) for name in ways]
     identical = all(one == answers[0] for one in answers)
     rows = [
         f"{name:18} {mode['tokens_per_s']:8.1f} tokens/s   first token {_ms(mode['first_s']['p50'])}"

@@ -19,6 +19,7 @@ from pilotfish.server.context import Context
 from pilotfish.server.gate import Gate
 from pilotfish.server.guard import KEY, Guard
 from pilotfish.server.health import health
+from pilotfish.server.metrics import scrape
 from pilotfish.server.reading import ClientLeft
 from pilotfish.server.refusals import Refusal
 
@@ -117,7 +118,13 @@ def make_app(serving: Service | Gate, settings: Settings, *, clock: Clock | None
     async def healthy(_request: Request) -> Response:
         return health(gate)
 
-    routes = [Route("/health", healthy, methods=["GET"])]
+    async def measured(_request: Request) -> Response:
+        return scrape(gate)
+
+    routes = [
+        Route("/health", healthy, methods=["GET"]),
+        Route("/metrics", measured, methods=["GET"]),
+    ]
     routes += [
         Route(path, Endpoint(answer, gate, settings, clock), methods=[method])
         for path, method, answer in ASKED

@@ -11,12 +11,16 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from starlette.responses import Response
 
 from pilotfish.errors import Cancelled
+from pilotfish.server.refusals import Refusal
 from pilotfish.serving.prefixes import PAGE
 
 if TYPE_CHECKING:
     from pilotfish.sequence import Sequence as TokenSequence
+    from pilotfish.server.gate import Gate
+    from pilotfish.server.service import Reply
     from pilotfish.serving.scheduler import Scheduler
     from pilotfish.serving.ticket import Ticket
 
@@ -115,6 +119,10 @@ class Metrics:
             self._size.observe(tokens)
         self._take_times(ticket, max(s.stats.tokens for s in ticket.choices))
 
+    def finished(self, reply: Reply) -> None:
+        """Count the request of a reply that has ended."""
+        self.ended(reply.ticket)
+
     def render(self) -> bytes:
         """Return all figures in Prometheus's text format, of the type `CONTENT_TYPE`."""
         return generate_latest(self.registry)
@@ -180,6 +188,14 @@ class Metrics:
     def _histogram(self, name: str, text: str, bounds: Sequence[float]) -> Histogram:
         family = Histogram(PREFIX + name, text, tuple(self._labels), registry=self.registry, buckets=bounds)
         return family.labels(**self._labels)
+
+
+def scrape(gate: Gate) -> Response:
+    """Answer `GET /metrics`: also while the server is full or drains; 503 while the model loads."""
+    try:
+        return Response(gate.service.metrics.render(), media_type=CONTENT_TYPE)
+    except Refusal as refusal:
+        return refusal.response()
 
 
 def why_ended(sequence: TokenSequence, error: Exception | None) -> str:

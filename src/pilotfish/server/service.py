@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeVar
 from pilotfish.asking import choices_of
 from pilotfish.decode import Decoder
 from pilotfish.drafting import Drafting, Wish
+from pilotfish.server.metrics import Metrics
 from pilotfish.server.settings import Settings
 from pilotfish.serving.prefixes import PrefixCache
 from pilotfish.serving.scheduler import Scheduler
@@ -156,6 +157,8 @@ class Service:
 
     Attributes
     ----------
+    metrics
+        Figures for Prometheus.
     observers
         Hear of each request that has ended.
     """
@@ -182,7 +185,11 @@ class Service:
         self.scheduler = Scheduler(
             decoder, prefixes, most_running=settings.most_running, most_waiting=settings.most_waiting
         )
-        self.observers: list[Observer] = []
+        draft_model = self.drafting.model
+        self.metrics = Metrics(
+            target.name, self.scheduler, None if draft_model is None else draft_model.engine
+        )
+        self.observers: list[Observer] = [self.metrics]
         self._replies: set[Reply] = set()
         self._texts = ThreadPoolExecutor(TEXT_THREADS, "pilotfish text")
         self._worker = Worker(self.scheduler) if run else None
