@@ -14,7 +14,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.routing import Route
 
-from pilotfish.server import chat, models
+from pilotfish.server import chat, completions, models, tokens
 from pilotfish.server.context import Context
 from pilotfish.server.gate import Gate
 from pilotfish.server.guard import KEY, Guard
@@ -35,6 +35,9 @@ Answer = Callable[[Context, Request], Awaitable["Response"]]
 
 ASKED: tuple[tuple[str, str, Answer], ...] = (
     ("/v1/chat/completions", "POST", chat.answer),
+    ("/v1/completions", "POST", completions.answer),
+    ("/tokenize", "POST", tokens.tokenize),
+    ("/detokenize", "POST", tokens.detokenize),
     ("/v1/models", "GET", models.listed),
     ("/v1/models/{model:path}", "GET", models.one),
 )

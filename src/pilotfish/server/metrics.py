@@ -119,8 +119,8 @@ class Metrics:
             self._size.observe(tokens)
         self._take_times(ticket, max(s.stats.tokens for s in ticket.choices))
 
-    def finished(self, reply: Reply) -> None:
-        """Count the request of a reply that has ended."""
+    def __call__(self, reply: Reply) -> None:
+        """Count the request of a reply that has ended: an observer of a service."""
         self.ended(reply.ticket)
 
     def render(self) -> bytes:
