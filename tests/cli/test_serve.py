@@ -28,7 +28,7 @@ class Served:
     """A server in a process of its own; `lines` are those of its stderr so far, but for passes."""
 
     def __init__(self, *args: str, pass_s: float = 0.0, key: str = "") -> None:
-        environment = {"PILOTFISH_API_KEY": key} if key else {}
+        environment: dict[str, Any] = {"PILOTFISH_API_KEY": key} if key else {}
         self.process = start([*SERVE, *args], **environment, PASS_S=str(pass_s))
         self.lines: list[str] = []
         self.port = int(re.findall(r":(\d+)/v1$", self.line("is served at"))[0])
