@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pilotfish.errors import shown
+from pilotfish.logprobs import MOST_TOP
 from pilotfish.server import models
 from pilotfish.server.chat import StreamOptions, by_choice, streams_usage
 from pilotfish.server.context import fresh_id
@@ -42,9 +43,11 @@ class CompletionRequest(SamplingFields, kw_only=True):
 
 async def answer(context: Context, request: Request) -> Response:
     """Answer a request."""
-    asked = await read(request, context.settings, CompletionRequest)
+    asked = await read(request, context, CompletionRequest)
     model = models.checked(context, asked.model)
     wants_usage = streams_usage(asked.stream, asked.stream_options)
+    if asked.logprobs is not None and not 0 <= asked.logprobs <= MOST_TOP:
+        raise Refusal.field("logprobs", f"logprobs is {asked.logprobs}; it is from 0 to {MOST_TOP}")
     scores_only = asked.max_tokens == 0 and bool(asked.echo)
     limit = MAX_TOKENS if asked.max_tokens is None else asked.max_tokens
     options = options_of(

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 from pilotfish.errors import Cancelled
 
 if TYPE_CHECKING:
+    from starlette.types import Scope
+
+    from pilotfish.server.refusals import Refusal
     from pilotfish.server.service import Reply
     from pilotfish.text.tokenizer import Tokenizer
 
@@ -36,6 +39,12 @@ class RequestLog:
             for choice in reply.choices:
                 said = choice.sequence.tokens[choice.sequence.stats.prompt_tokens :]
                 requests.info("%s answer %r", reply.label, self._tokenizer.decode(said, special=True))
+
+
+def log_refusal(scope: Scope, refusal: Refusal) -> None:
+    """Log a request that was refused: the status, and which field; not the message, which may quote it."""
+    parts = [f"{scope['path']!r} {refusal.status}", refusal.code, refusal.param]
+    requests.info("%s", " ".join(part for part in parts if part))
 
 
 def line(reply: Reply) -> str:
