@@ -138,6 +138,9 @@ class Scheduler:
             self._end(self._waiting.popleft(), cancelled("no more is answered"))
         if self.prefixes is not None:
             self.prefixes.clear()
+        held = getattr(self.decoder.engine, "pages_in_use", 0)
+        if held:  # whoever measures a server looks for this line
+            _log.warning("%d pages of the KV cache are still held, though nothing runs", held)
 
     def fail(self, error: Exception) -> None:
         """End all requests that run with an error."""
