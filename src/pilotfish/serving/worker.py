@@ -22,6 +22,11 @@ class Worker:
         self._thread = threading.Thread(target=self._run, name="pilotfish scheduler", daemon=True)
         self._thread.start()
 
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
     def close(self) -> None:
         """End all requests and the thread, after the pass under way; closing twice does nothing."""
         self.scheduler.shut()
