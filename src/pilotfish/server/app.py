@@ -14,7 +14,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.routing import Route
 
-from pilotfish.server import chat, models
+from pilotfish.server import chat, models, responses
 from pilotfish.server.context import Context
 from pilotfish.server.gate import Gate
 from pilotfish.server.guard import KEY, Guard
@@ -34,6 +34,7 @@ Answer = Callable[[Context, Request], Awaitable["Response"]]
 
 ASKED: tuple[tuple[str, str, Answer], ...] = (
     ("/v1/chat/completions", "POST", chat.answer),
+    ("/v1/responses", "POST", responses.answer),
     ("/v1/models", "GET", models.listed),
     ("/v1/models/{model:path}", "GET", models.one),
 )

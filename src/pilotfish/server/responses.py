@@ -71,9 +71,10 @@ async def answer(context: Context, request: Request) -> Response:
 
 def _renamed(refusal: Refusal) -> Refusal:
     """Name a field as it is called here: what templates and options complain of has other names."""
-    refusal.param = {"messages": "input", "max_tokens": "max_output_tokens"}.get(
-        refusal.param or "", refusal.param
-    )
+    other = {"messages": "input", "max_tokens": "max_output_tokens"}
+    refusal.param = other.get(refusal.param or "", refusal.param)
+    if refusal.code == "context_length_exceeded":
+        refusal.param = "input"
     return refusal
 
 

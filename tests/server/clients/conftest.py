@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 pytest.importorskip("openai", reason="the extra `dev` has the openai client")
 
-from loopback import WAVERING, Server, reciting, served  # noqa: E402
-
-from tiny import tiny_model  # noqa: E402
+from server.clients.loopback import WAVERING, Server, reciting, served
+from tiny import tiny_model
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    from pilotfish.answer import Choice
+    from pilotfish.server.service import Reply
 
 
 @pytest.fixture(scope="module")
@@ -28,3 +30,17 @@ def wavering() -> Iterator[Server]:
     """Says what the seed decides."""
     with served(tiny_model(WAVERING)) as one:
         yield one
+
+
+@pytest.fixture
+def prompts(server: Server, monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+    """Return where the prompts of the server's requests are noted, as ids."""
+    noted: list[list[int]] = []
+    submit = server.service.submit
+
+    def noting(choices: Sequence[Choice], **options: Any) -> Reply:
+        noted.append(list(choices[0].sequence.tokens))
+        return submit(choices, **options)
+
+    monkeypatch.setattr(server.service, "submit", noting)
+    return noted

@@ -46,7 +46,8 @@ def reciting(text: str = SPOKEN, likely: float = SURE) -> Rule:
     said = text.encode()
 
     def rule(tokens: tuple[int, ...]) -> np.ndarray[Any, np.dtype[np.float32]]:
-        length = next((n for n in range(min(len(said), len(tokens)), 0, -1) if tokens[-n:] == tuple(said[:n])), 0)
+        heard = bytes(min(token, 255) for token in tokens[-len(said) :])  # no text has the byte 255
+        length = next((n for n in range(len(heard), 0, -1) if heard.endswith(said[:n])), 0)
         row = np.zeros(VOCAB_SIZE, dtype=np.float32)
         row[said[length] if length < len(said) else END] = likely
         return row
@@ -73,19 +74,23 @@ class Server:
 
     @property
     def engine(self) -> ScriptedEngine:
+        """The engine of its model."""
         engine = self.service.target.engine
         assert isinstance(engine, ScriptedEngine)
         return engine
 
     @property
     def model(self) -> str:
+        """The model's name."""
         return self.service.target.name
 
     @functools.cached_property
     def client(self) -> openai.OpenAI:
+        """A client of it, which does not try again."""
         return openai.OpenAI(base_url=self.url, api_key=self.key, max_retries=0)
 
     def async_client(self) -> openai.AsyncOpenAI:
+        """Return another, for one event loop."""
         return openai.AsyncOpenAI(base_url=self.url, api_key=self.key, max_retries=0)
 
     def is_idle(self) -> bool:
