@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +15,10 @@ from pilotfish.cli.opening import open_llm, read_options
 from pilotfish.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pilotfish.llm import LLM
     from pilotfish.options import Options
     from pilotfish.server.gate import Gate
-    from pilotfish.server.listening import Address
+    from pilotfish.server.listening import Address, Listening
     from pilotfish.server.settings import Settings
 
 MOST_WAITING, MOST_RUNNING, CACHE_TOKENS, BODY_MIB, DRAIN_S = 256, 16, 1 << 15, 8.0, 30.0
@@ -90,7 +89,8 @@ def command(
     settings = replace(settings, loopback=address.is_loopback)
     gate = gate_of(settings)
     with Listening(make_app(gate, settings), address) as listening, open_llm(models) as llm:
-        _serve(llm, options, settings, gate, address, drain, listening.wait)
+        log_to_stderr()
+        _serve(llm, options, settings, gate, address, drain, listening)
 
 
 def _import_server() -> None:
@@ -135,19 +135,34 @@ def _serve(
     gate: Gate,
     address: Address,
     drain: float,
-    wait: Callable[[], None],
+    listening: Listening,
 ) -> None:
+    """Answer until a signal; then let those who are inside end, unless another signal comes."""
+    from pilotfish.server.log import RequestLog
     from pilotfish.server.service import Service
 
     with Service(llm.target, llm.drafting, settings, draft_length=options.draft_length) as service:
+        service.observers.append(RequestLog(llm.target.tokenizer if settings.log_prompts else None))
         gate.open(service)
         notice(f"{llm.target.name} is served at {address.url}/v1")
         try:
-            wait()
+            listening.wait()
         except (KeyboardInterrupt, signals.Terminated):
             if gate.inside:
-                notice(
-                    f"{gate.inside} requests are being answered, for at most {drain:g} s; again ends at once"
-                )
-            gate.drain(drain)
+                notice(f"requests being answered: {gate.inside}; they have {drain:g} s to end")
+            try:
+                gate.drain(drain)
+            except BaseException:
+                listening.close(at_once=True)
+                raise
             raise
+
+
+def log_to_stderr() -> None:
+    """Let a line a request go to stderr, with the time."""
+    from pilotfish.server.log import requests
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%dT%H:%M:%S%z"))
+    requests.handlers, requests.propagate = [handler], False
+    requests.setLevel(logging.INFO)

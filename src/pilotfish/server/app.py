@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
@@ -14,11 +15,13 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.routing import Route
 
-from pilotfish.server import chat, models, responses
+from pilotfish.server import chat, completions, models, responses, tokens
 from pilotfish.server.context import Context
 from pilotfish.server.gate import Gate
 from pilotfish.server.guard import KEY, Guard
 from pilotfish.server.health import health
+from pilotfish.server.log import log_refusal
+from pilotfish.server.metrics import scrape
 from pilotfish.server.reading import ClientLeft
 from pilotfish.server.refusals import Refusal
 
@@ -35,6 +38,9 @@ Answer = Callable[[Context, Request], Awaitable["Response"]]
 ASKED: tuple[tuple[str, str, Answer], ...] = (
     ("/v1/chat/completions", "POST", chat.answer),
     ("/v1/responses", "POST", responses.answer),
+    ("/v1/completions", "POST", completions.answer),
+    ("/tokenize", "POST", tokens.tokenize),
+    ("/detokenize", "POST", tokens.detokenize),
     ("/v1/models", "GET", models.listed),
     ("/v1/models/{model:path}", "GET", models.one),
 )
@@ -42,7 +48,10 @@ ASKED: tuple[tuple[str, str, Answer], ...] = (
 
 
 class Endpoint:
-    """Lets a request in, answers it, and turns what is raised into an answer of OpenAI's shape."""
+    """Lets a request in, answers it, and turns what is raised into an answer of OpenAI's shape.
+
+    Who only looks (GET) is let in also while the server is full or drains.
+    """
 
     def __init__(self, answer: Answer, gate: Gate, settings: Settings, clock: Clock) -> None:
         self._answer = answer
@@ -53,29 +62,31 @@ class Endpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, to its last byte."""
         try:
-            with self._gate.entered() as service:
-                context = Context(
-                    service,
-                    self._settings,
-                    self._clock.started,
-                    self._clock.now,
-                    self._clock.sleep,
-                    scope.get(KEY, ""),
-                )
-                response = await self._refusing(context, Request(scope, receive))
+            with self._entered(scope) as service:
+                response = await self._response(self._context(service, scope), Request(scope, receive))
                 await response(scope, receive, send)
+        except Refusal as refusal:
+            log_refusal(scope, refusal)
+            await refusal.response()(scope, receive, send)
         except ClientLeft:
             pass
-        except Refusal as refusal:
-            await refusal.response()(scope, receive, send)
 
-    async def _refusing(self, context: Context, request: Request) -> Response:
+    async def _response(self, context: Context, request: Request) -> Response:
         try:
             return await self._answer(context, request)
-        except ClientLeft:
+        except (ClientLeft, Refusal):
             raise
         except Exception as error:
-            return Refusal.of(error).response()
+            raise Refusal.of(error) from None
+
+    def _entered(self, scope: Scope) -> contextlib.AbstractContextManager[Service]:
+        if scope["method"] == "POST":
+            return self._gate.entered()
+        return contextlib.nullcontext(self._gate.service)
+
+    def _context(self, service: Service, scope: Scope) -> Context:
+        clock = self._clock
+        return Context(service, self._settings, clock.started, clock.now, clock.sleep, scope.get(KEY, ""))
 
 
 class Clock:
@@ -118,7 +129,13 @@ def make_app(serving: Service | Gate, settings: Settings, *, clock: Clock | None
     async def healthy(_request: Request) -> Response:
         return health(gate)
 
-    routes = [Route("/health", healthy, methods=["GET"])]
+    async def measured(_request: Request) -> Response:
+        return scrape(gate)
+
+    routes = [
+        Route("/health", healthy, methods=["GET"]),
+        Route("/metrics", measured, methods=["GET"]),
+    ]
     routes += [
         Route(path, Endpoint(answer, gate, settings, clock), methods=[method])
         for path, method, answer in ASKED

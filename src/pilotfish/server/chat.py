@@ -13,8 +13,9 @@ from pilotfish.server.context import fresh_id
 from pilotfish.server.logprob_fields import entries
 from pilotfish.server.reading import read
 from pilotfish.server.refusals import Refusal, json_response
-from pilotfish.server.sampling_fields import SamplingFields, naming, options_of
+from pilotfish.server.sampling_fields import SamplingFields, options_of
 from pilotfish.server.streaming import EventStream, frame, unless_left
+from pilotfish.server.submitting import encoded, submit
 from pilotfish.server.usage import figures, usage
 
 if TYPE_CHECKING:
@@ -22,9 +23,8 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from pilotfish.answer import Event
-    from pilotfish.model import TextModel
     from pilotfish.server.context import Context
-    from pilotfish.server.service import Reply
+    from pilotfish.server.service import Reply, Service
 
 ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 """Roles of messages, and what templates call them."""
@@ -76,14 +76,9 @@ async def answer(context: Context, request: Request) -> Response:
         logprobs=bool(asked.logprobs),
         top_logprobs=asked.top_logprobs or 0,
     )
-    limit = asked.draft_limit
-    service = context.service
-    choices = await service.in_thread(
-        lambda: naming(
-            lambda: service.choices(prompt_of(service.target, messages), options, draft_limit=limit)
-        )
+    [reply] = await submit(
+        context, lambda: [prompt_of(context.service, messages)], options, asked, param="messages"
     )
-    reply = submitted(context, choices, asked.cache_salt)
     reply.endpoint, reply.label = "/v1/chat/completions", fresh_id("chatcmpl")
     head = {
         "id": reply.label,
@@ -126,11 +121,6 @@ def budget(context: Context, max_tokens: int | None, max_completion_tokens: int 
     if len(given) > 1:
         raise Refusal.field("max_tokens", "max_tokens and max_completion_tokens differ; give one of them")
     return given.pop() if given else context.service.context
-
-
-def submitted(context: Context, choices: Sequence[object], cache_salt: str | None) -> Reply:
-    """Submit choices in the request's partition; a prompt that is too long is named after its field."""
-    return context.service.submit(choices, salt=context.salt(cache_salt))  # type: ignore[arg-type]
 
 
 def texts(messages: Sequence[Message]) -> list[dict[str, str]]:
@@ -177,7 +167,7 @@ def _part(where: str, part: Mapping[str, object]) -> str:
     return text
 
 
-def prompt_of(target: TextModel, messages: Sequence[Mapping[str, str]]) -> list[int]:
+def prompt_of(service: Service, messages: Sequence[Mapping[str, str]]) -> list[int]:
     """Return what the model's template makes of messages, as ids.
 
     Raises
@@ -187,6 +177,7 @@ def prompt_of(target: TextModel, messages: Sequence[Mapping[str, str]]) -> list[
     TemplateError
         The template fails on these messages.
     """
+    target = service.target
     if target.template is None:
         raise Refusal.of(
             TemplateError(
@@ -197,7 +188,7 @@ def prompt_of(target: TextModel, messages: Sequence[Mapping[str, str]]) -> list[
         text = target.template.render(messages, add_generation_prompt=True)
     except TemplateError as error:
         raise Refusal.of(error).named("messages") from None
-    return target.tokenizer.encode(text, special=True, bos=False)
+    return encoded(service, text, bos=False)
 
 
 async def _whole(context: Context, head: Mapping[str, object], reply: Reply) -> dict[str, object]:

@@ -82,6 +82,8 @@ class Gate:
         service = self.service
         if self._state == DRAINING:
             raise self._closed("the server is shutting down")
+        if not service.alive:
+            raise self._closed("the thread that answers has ended")
         if self._inside >= self._most:
             raise Refusal.busy(f"{self._inside} requests are being answered already", self._retry_s)
         with self._changed:

@@ -100,9 +100,10 @@ class Listening:
         """Wait until the thread ends, which it does not by itself."""
         self._thread.join()
 
-    def close(self) -> None:
-        """End it: nobody connects any more, and what is being written has a short time to end."""
+    def close(self, *, at_once: bool = False) -> None:
+        """End it; unless `at_once`, what is being written has a short time to end."""
         self._server.should_exit = True
+        self._server.force_exit = self._server.force_exit or at_once
         self._thread.join(2 * GRACE_S)
         self._address.socket.close()
 

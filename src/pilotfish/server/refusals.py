@@ -9,6 +9,7 @@ import msgspec
 from starlette.responses import Response
 
 from pilotfish.errors import (
+    Cancelled,
     EngineError,
     OutOfMemory,
     PilotfishError,
@@ -30,6 +31,7 @@ _ERRORS: tuple[tuple[type[PilotfishError], int, str, str | None], ...] = (
     (TemplateError, 400, INVALID, None),
     (QueueFull, 429, "rate_limit_error", "queue_full"),
     (OutOfMemory, 503, "server_error", "out_of_memory"),
+    (Cancelled, 503, "server_error", "cancelled"),  # by us: the server is shutting down
     (EngineError, 500, "server_error", "engine_error"),
     (PilotfishError, 500, "server_error", None),
 )

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
-from pilotfish.errors import PilotfishError
 from pilotfish.server import models
-from pilotfish.server.chat import prompt_of, submitted
+from pilotfish.server.chat import prompt_of
 from pilotfish.server.context import fresh_id
 from pilotfish.server.logprob_fields import entries
 from pilotfish.server.reading import read
 from pilotfish.server.refusals import Refusal, json_response
 from pilotfish.server.responses_events import Json, Writer
 from pilotfish.server.responses_fields import ResponsesRequest
-from pilotfish.server.sampling_fields import naming, options_of
+from pilotfish.server.sampling_fields import options_of
 from pilotfish.server.streaming import EventStream, frame, unless_left
+from pilotfish.server.submitting import submit
 from pilotfish.server.usage import figures, usage
 
 if TYPE_CHECKING:
@@ -33,24 +33,19 @@ async def answer(context: Context, request: Request) -> Response:
     model = models.checked(context, asked.model)
     asked.check()
     messages = asked.messages()
-    limit = asked.draft_limit
-    service = context.service
     try:
         options = options_of(
             asked,
             context.settings,
-            service.context if asked.max_output_tokens is None else asked.max_output_tokens,
+            context.service.context if asked.max_output_tokens is None else asked.max_output_tokens,
             logprobs=asked.wants_logprobs,
             top_logprobs=asked.top_logprobs or 0,
         )
-        choices = await service.in_thread(
-            lambda: naming(
-                lambda: service.choices(prompt_of(service.target, messages), options, draft_limit=limit)
-            )
+        [reply] = await submit(
+            context, lambda: [prompt_of(context.service, messages)], options, asked, param="input"
         )
-        reply = submitted(context, choices, asked.cache_salt)
-    except (Refusal, PilotfishError) as error:
-        raise _renamed(Refusal.of(error)) from None
+    except Refusal as refusal:
+        raise _renamed(refusal) from None
     reply.endpoint, reply.label = "/v1/responses", fresh_id("resp").replace("-", "_")
     writer = Writer(asked, options, model, reply.label, fresh_id("msg").replace("-", "_"), int(context.now()))
     if asked.stream:
@@ -73,8 +68,6 @@ def _renamed(refusal: Refusal) -> Refusal:
     """Name a field as it is called here: what templates and options complain of has other names."""
     other = {"messages": "input", "max_tokens": "max_output_tokens"}
     refusal.param = other.get(refusal.param or "", refusal.param)
-    if refusal.code == "context_length_exceeded":
-        refusal.param = "input"
     return refusal
 
 

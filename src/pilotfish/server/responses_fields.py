@@ -99,6 +99,8 @@ class ResponsesRequest(SamplingFields, kw_only=True):
             _refuse("text.format.type", f"is {shown(text.format.type)}; answers are plain text")
         if text.verbosity not in {None, "medium"}:
             _refuse("text.verbosity", f"is {shown(text.verbosity)}; no model here takes it, leave it out")
+        if self.stream_options is not None and not self.stream:
+            _refuse("stream_options", "is set, but stream is not; set stream too")
         if self.stream_options is not None and self.stream_options.include_obfuscation:
             _refuse("stream_options.include_obfuscation", "is not supported; events have no padding")
 

@@ -7,11 +7,12 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
 from pilotfish.asking import choices_of
 from pilotfish.decode import Decoder
 from pilotfish.drafting import Drafting, Wish
+from pilotfish.server.metrics import Metrics
 from pilotfish.server.settings import Settings
 from pilotfish.serving.prefixes import PrefixCache
 from pilotfish.serving.scheduler import Scheduler
@@ -33,12 +34,8 @@ TEXT_THREADS = 2
 """Threads for templates and tokenizers, so that a large prompt does not hold up the event loop."""
 
 
-class Observer(Protocol):
-    """Hears of each request that has ended; on the event loop, so it is not to take long."""
-
-    def finished(self, reply: Reply) -> None:
-        """Take a reply that has ended: see `Reply.ticket`, `choices` and `error`."""
-        ...
+Observer = Callable[["Reply"], None]
+"""Hears of each request that has ended, on the event loop; see `Reply.ticket`, `choices` and `error`."""
 
 
 class Reply(AsyncIterator[list["Event"]]):
@@ -156,8 +153,12 @@ class Service:
 
     Attributes
     ----------
+    metrics
+        Figures for Prometheus.
     observers
         Hear of each request that has ended.
+    longest_token
+        Bytes of the longest token, at least 1.
     """
 
     def __init__(
@@ -182,7 +183,13 @@ class Service:
         self.scheduler = Scheduler(
             decoder, prefixes, most_running=settings.most_running, most_waiting=settings.most_waiting
         )
-        self.observers: list[Observer] = []
+        draft_model = self.drafting.model
+        self.metrics = Metrics(
+            target.name, self.scheduler, None if draft_model is None else draft_model.engine
+        )
+        self.observers: list[Observer] = [self.metrics]
+        shown = target.tokenizer.shown_bytes
+        self.longest_token = max(1, *(len(shown(token)) for token in range(target.tokenizer.token_count)))
         self._replies: set[Reply] = set()
         self._texts = ThreadPoolExecutor(TEXT_THREADS, "pilotfish text")
         self._worker = Worker(self.scheduler) if run else None
@@ -259,7 +266,7 @@ class Service:
         self._replies.discard(reply)
         for observer in self.observers:
             try:
-                observer.finished(reply)
+                observer(reply)
             except Exception:
                 _log.exception("an observer failed")
 

@@ -101,14 +101,19 @@ class EventStream(Response):
         self._begun = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it all; return when it has ended, or the client has gone."""
+        """Send it all.
+
+        Raises
+        ------
+        Refusal
+            What failed before anything was sent.
+        ClientLeft
+            The client has gone.
+        """
+        del scope
         gone = asyncio.ensure_future(left(receive))
         try:
             await self._run(send, gone)
-        except Refusal as refusal:
-            await refusal.response()(scope, receive, send)
-        except ClientLeft:
-            pass
         finally:
             gone.cancel()
             self._leave()

@@ -216,6 +216,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"extra_body": {"n": 2}}, "n"),
     ({"extra_body": {"no_such_field": 1}}, "no_such_field"),
     ({"stream_options": {"include_obfuscation": True}, "stream": True}, "stream_options.include_obfuscation"),
+    ({"stream_options": {}, "stream": False}, "stream_options"),
     ({"input": []}, "input"),
     ({"input": [{"role": "user", "content": ""}, {"role": "tool", "content": "a"}]}, "input[1].role"),
     ({"input": [{"role": "user"}]}, "input[0].content"),
