@@ -15,7 +15,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.routing import Route
 
-from pilotfish.server import chat, completions, models, responses, tokens
+from pilotfish.server import chat, completions, models, responses, tokenizer_info, tokens
 from pilotfish.server.context import Context
 from pilotfish.server.gate import Gate
 from pilotfish.server.guard import KEY, Guard
@@ -41,6 +41,7 @@ ASKED: tuple[tuple[str, str, Answer], ...] = (
     ("/v1/completions", "POST", completions.answer),
     ("/tokenize", "POST", tokens.tokenize),
     ("/detokenize", "POST", tokens.detokenize),
+    ("/tokenizer_info", "GET", tokenizer_info.answer),
     ("/v1/models", "GET", models.listed),
     ("/v1/models/{model:path}", "GET", models.one),
 )

@@ -1,6 +1,6 @@
 """Have lm_eval score a server on tiny tasks, and print what it found as JSON.
 
-Usage: ask_lm_eval.py URL MODEL, the URL being that of /v1/completions.
+Usage: ask_lm_eval.py URL MODEL CONCURRENT BATCH, the URL being that of /v1/completions.
 """
 
 from __future__ import annotations
@@ -15,17 +15,15 @@ os.environ.update(HF_DATASETS_OFFLINE="1", HF_HUB_OFFLINE="1", TOKENIZERS_PARALL
 import lm_eval
 from lm_eval.tasks import TaskManager
 
-QUESTIONS = str(Path(__file__).with_name("rivers.jsonl"))
-
 DATA = {
     "dataset_path": "json",
-    "dataset_kwargs": {"data_files": {"test": QUESTIONS}},
+    "dataset_kwargs": {"data_files": {"test": str(Path(__file__).with_name("questions.jsonl"))}},
     "test_split": "test",
     "doc_to_text": "{{question}}",
 }
 CHOOSE = {
     **DATA,
-    "task": "tiny_choose",
+    "task": "choose",
     "output_type": "multiple_choice",
     "doc_to_choice": "{{choices}}",
     "doc_to_target": "{{answer}}",
@@ -33,29 +31,34 @@ CHOOSE = {
 }
 CONTINUE = {
     **DATA,
-    "task": "tiny_continue",
+    "task": "continue",
     "output_type": "generate_until",
     "doc_to_target": "{{choices[answer]}}",
-    "generation_kwargs": {"until": ["\n", "."], "max_gen_toks": 12, "do_sample": False, "temperature": 0.0},
+    "generation_kwargs": {"until": ["\n", ".", ","], "max_gen_toks": 12, "do_sample": False},
+    "filter_list": [
+        {"name": "words", "filter": [{"function": "remove_whitespace"}, {"function": "take_first"}]}
+    ],
     "metric_list": [{"metric": "exact_match"}],
 }
 PERPLEXITY = {
     **DATA,
-    "task": "tiny_perplexity",
+    "task": "perplexity",
     "output_type": "loglikelihood_rolling",
     "doc_to_text": "",
-    "doc_to_target": "{{question}}{{choices[answer]}}",
+    "doc_to_target": "{{question}} {{choices[answer]}}",
     "metric_list": [{"metric": "word_perplexity"}],
 }
 
 
-def main(url: str, model: str) -> None:
+def main(url: str, model: str, concurrent: str, batch: str) -> None:
+    """Score the server."""
     found = lm_eval.simple_evaluate(
         model="local-completions",
         model_args={
             "model": model,
             "base_url": url,
-            "num_concurrent": 4,
+            "num_concurrent": int(concurrent),
+            "batch_size": int(batch),
             "max_retries": 1,
             "tokenizer_backend": "remote",
         },
@@ -64,15 +67,14 @@ def main(url: str, model: str) -> None:
         log_samples=True,
         bootstrap_iters=0,
     )
-    assert found is not None
     samples = {
         task: [
-            {"arguments": sample["arguments"], "responses": sample["resps"], "doc": sample["doc_id"]}
-            for sample in sorted(samples, key=lambda sample: sample["doc_id"])
+            {"asked": sample["arguments"], "found": sample["resps"]}
+            for sample in sorted(samples, key=lambda sample: int(sample["doc_id"]))
         ]
         for task, samples in found["samples"].items()
     }
-    print(json.dumps({"results": found["results"], "samples": samples}, default=str))  # noqa: T201
+    json.dump({"results": found["results"], "samples": samples}, sys.stdout)
 
 
 main(*sys.argv[1:])
