@@ -65,7 +65,7 @@ class ChatRequest(SamplingFields, kw_only=True):
 
 async def answer(context: Context, request: Request) -> Response:
     """Answer a request."""
-    asked = await read(request, context.settings, ChatRequest)
+    asked = await read(request, context, ChatRequest)
     model = models.checked(context, asked.model)
     messages = texts(asked.messages)
     wants_usage = streams_usage(asked.stream, asked.stream_options)
@@ -75,6 +75,7 @@ async def answer(context: Context, request: Request) -> Response:
         budget(context, asked.max_tokens, asked.max_completion_tokens),
         logprobs=bool(asked.logprobs),
         top_logprobs=asked.top_logprobs or 0,
+        names={} if asked.max_completion_tokens is None else {"max_tokens": "max_completion_tokens"},
     )
     [reply] = await submit(
         context, lambda: [prompt_of(context.service, messages)], options, asked, param="messages"

@@ -43,7 +43,7 @@ class CompletionRequest(SamplingFields, kw_only=True):
 
 async def answer(context: Context, request: Request) -> Response:
     """Answer a request."""
-    asked = await read(request, context.settings, CompletionRequest)
+    asked = await read(request, context, CompletionRequest)
     model = models.checked(context, asked.model)
     wants_usage = streams_usage(asked.stream, asked.stream_options)
     if asked.logprobs is not None and not 0 <= asked.logprobs <= MOST_TOP:

@@ -75,7 +75,8 @@ class Guard:
 
     def _key(self, authorization: str) -> str:
         kind, _, given = authorization.partition(" ")
-        known = [hmac.compare_digest(given.strip().encode(), key) for key in self._keys]
+        # Headers are decoded as Latin-1, whatever their bytes are.
+        known = [hmac.compare_digest(given.strip().encode("latin-1"), key) for key in self._keys]
         if kind.lower() != "bearer" or not any(known):
             raise Refusal(
                 401,

@@ -17,7 +17,7 @@ from pilotfish.server.settings import MIB
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from pilotfish.server.settings import Settings
+    from pilotfish.server.context import Context
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -31,7 +31,7 @@ class ClientLeft(Exception):
     """The client closed the connection; there is nobody to answer."""
 
 
-async def read_body(request: Request, settings: Settings) -> bytes:
+async def read_body(request: Request, context: Context) -> bytes:
     """Return the body of a request.
 
     Raises
@@ -42,12 +42,19 @@ async def read_body(request: Request, settings: Settings) -> bytes:
         The client has gone.
     """
     _check_headers(request)
+    limit_s = context.settings.body_s
+    reading = asyncio.ensure_future(_read(request, context.settings.most_body_bytes))
+    patience = asyncio.ensure_future(context.sleep(limit_s))
     try:
-        return await asyncio.wait_for(_read(request, settings.most_body_bytes), settings.body_s)
-    except TimeoutError:
-        raise Refusal(
-            408, f"the body did not arrive within {settings.body_s:g} s; send it faster", headers=_CLOSE
-        ) from None
+        await asyncio.wait((reading, patience), return_when=asyncio.FIRST_COMPLETED)
+        if not reading.done():
+            raise Refusal(
+                408, f"the body did not arrive within {limit_s:g} s; send it faster", headers=_CLOSE
+            )
+        return reading.result()
+    finally:
+        reading.cancel()
+        patience.cancel()
 
 
 _CLOSE: Final = {"Connection": "close"}
@@ -145,9 +152,9 @@ def read_fields(given: Mapping[str, object], kind: type[S]) -> S:
         raise Refusal(400, "the body has a number that is too large; send a smaller one") from None
 
 
-async def read(request: Request, settings: Settings, kind: type[S]) -> S:
+async def read(request: Request, context: Context, kind: type[S]) -> S:
     """Return the struct that the body of a request is."""
-    return read_fields(read_json(await read_body(request, settings)), kind)
+    return read_fields(read_json(await read_body(request, context)), kind)
 
 
 def _unsupported(name: str, value: object = None) -> Refusal:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -21,7 +21,7 @@ T = TypeVar("T")
 SEED_BITS = 53
 """Of a seed that the server draws: JSON numbers of more bits lose some in JavaScript."""
 
-_SAME = (("repetition_penalty", "repeat_penalty"),)
+_SAME = {"repeat_penalty": "repetition_penalty"}
 
 
 class Speculative(msgspec.Struct, forbid_unknown_fields=True):
@@ -85,8 +85,11 @@ def options_of(
     logprobs: bool = False,
     top_logprobs: int = 0,
     echo: bool = False,
+    names: Mapping[str, str] | None = None,
 ) -> Options:
     """Return how an answer is made; a seed is drawn if none is given.
+
+    `names` are what the request calls options that have another name in `Options`.
 
     Raises
     ------
@@ -130,11 +133,12 @@ def options_of(
             logprobs=logprobs,
             top_logprobs=top_logprobs,
             echo=echo,
-        )
+        ),
+        {**({} if fields.repetition_penalty is None else _SAME), **(names or {})},
     )
 
 
-def naming(make: Callable[[], T]) -> T:
+def naming(make: Callable[[], T], names: Mapping[str, str] | None = None) -> T:
     """Return what is made; if an option makes no sense, the refusal has the field that its message names."""
     try:
         return make()
@@ -143,7 +147,7 @@ def naming(make: Callable[[], T]) -> T:
         found = re.match(r"(?:a |an id of )?(\w+)", error.message)
         word = {"stop": "stop", "bad": "bad_words"}.get(found[1], found[1]) if found else None
         if word in _NAMES:
-            refusal.named(word)
+            refusal.named((names or {}).get(str(word), str(word)))
         raise refusal from None
 
 

@@ -42,7 +42,7 @@ class DetokenizeRequest(msgspec.Struct, kw_only=True):
 
 async def tokenize(context: Context, request: Request) -> Response:
     """Return the ids of a text, or of what the chat template makes of messages."""
-    asked = await read(request, context.settings, TokenizeRequest)
+    asked = await read(request, context, TokenizeRequest)
     models.checked(context, asked.model)
     given = [text for text in (asked.prompt, asked.content, asked.messages) if text is not None]
     if len(given) != 1:
@@ -65,7 +65,7 @@ async def tokenize(context: Context, request: Request) -> Response:
 
 async def detokenize(context: Context, request: Request) -> Response:
     """Return the text of ids; special tokens are shown as they are written."""
-    asked = await read(request, context.settings, DetokenizeRequest)
+    asked = await read(request, context, DetokenizeRequest)
     models.checked(context, asked.model)
     tokenizer = context.service.target.tokenizer
     for token in asked.tokens:
