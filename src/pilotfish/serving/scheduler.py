@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from pilotfish.errors import OutOfMemory, QueueFull, UsageError
 from pilotfish.prompt import SLICE, Part, begin, most_to_read
-from pilotfish.serving.sharing import fair_shares
+from pilotfish.serving.alike import Alike
+from pilotfish.serving.sharing import reading_shares
 from pilotfish.serving.ticket import Listener, Ticket, cancelled
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class Scheduler:
         self._shut = False
         self._crowded = False  # someone lost their cache, and nobody has ended since
         self._places: dict[int, Page | None] = {}
+        self._alike = Alike()
 
     @property
     def running(self) -> int:
@@ -165,8 +167,10 @@ class Scheduler:
                 drafted = self._make_room(drafted, error)
                 continue
             except Exception as error:
-                _log.exception("a pass failed, and with it %d requests", len(self._running))
-                self.fail(error)
+                shared = list(dict.fromkeys(owners))
+                _log.exception("a pass failed, and with it %d requests", len(shared))
+                for ticket in shared:
+                    self._end(ticket, error)
                 break
             self.passes += 1
             told: dict[Ticket, list[Token]] = {ticket: [] for ticket in self._running}
@@ -208,26 +212,55 @@ class Scheduler:
         for s in ticket.running if ticket.begun else ticket.choices[:1]:
             if self.prefixes is not None and not s.scores_left:
                 s.handle, self._places[s.key] = self.prefixes.start(ticket.salt, s.tokens)
+            earlier = [] if s.scores_left else self._open_with(ticket.salt)
             begin(self.decoder.engine, s)
+            self._alike.add(ticket, s, earlier)
             if not ticket.begun:
                 ticket.reused = s.evaluated
 
+    def _open_with(self, salt: str) -> list[Sequence]:
+        """Return the sequences with a salt that hold something of their texts, or will."""
+        return [s for ticket in self._running if ticket.salt == salt for s in ticket.choices if s.handle >= 0]
+
     def _plan(self) -> tuple[list[tuple[Ticket, Sequence]], list[tuple[Ticket, Part]]]:
-        """Say who drafts, and who reads how much: rows for reading are shared out fairly."""
+        """Say who drafts, and who reads how much: rows for reading are shared out fairly.
+
+        Of those that begin alike one reads, and has the haste of the most hasty.
+        """
         running: list[tuple[Ticket, Sequence]] = []
         readers: list[tuple[Ticket, list[Sequence]]] = []
+        left: dict[int, int] = {}
         for ticket in self._running:
-            if not ticket.begun:
-                readers.append((ticket, list(ticket.choices)))
-                continue
-            for s in ticket.running:
-                if s.unread > 1:
-                    readers.append((ticket, [s]))
-                else:
+            for choices in [[s] for s in ticket.running] if ticket.begun else [list(ticket.choices)]:
+                s = choices[0]
+                if ticket.begun and s.unread == 1:
                     running.append((ticket, s))
-        shares = fair_shares([most_to_read(choices[0]) for _, choices in readers], SLICE)
+                    continue
+                lead = self._alike.lead(s, left.keys())
+                if lead is not None and lead.holds_all:
+                    self._share(ticket, s, lead.sequence, lead.held)
+                elif lead is not None:
+                    left[lead.sequence.key] = min(left[lead.sequence.key], s.unread)
+                    continue
+                left[s.key] = s.unread
+                readers.append((ticket, choices))
+        wants = [most_to_read(choices[0]) for _, choices in readers]
+        shares = reading_shares(wants, list(left.values()), SLICE)
         parts = [(owner, Part(choices, n)) for (owner, choices), n in zip(readers, shares, strict=True)]
         return running, parts
+
+    def _share(self, ticket: Ticket, s: Sequence, other: Sequence, count: int) -> None:
+        """Let a sequence hold the first tokens that another one holds."""
+        engine = self.decoder.engine
+        if self.prefixes is not None:  # what they share is kept now, so that it counts as shared
+            self._keep(ticket, other)
+            self._places[s.key] = self.prefixes.within(self._places.get(other.key), count)
+        engine.close(s.handle)
+        s.handle = engine.fork(other.handle)
+        engine.truncate(s.handle, count)
+        if not ticket.begun:
+            ticket.reused = count
+        s.evaluated = count
 
     def _make_room(self, drafted: int, error: Exception) -> int:
         """Give up what can be spared when a pass finds no memory; return the rows left for drafts.
@@ -263,7 +296,7 @@ class Scheduler:
             if not s.runs and s.handle >= 0:
                 if s.error is None:
                     self._keep(ticket, s)
-                self.decoder.close(s)
+                self._close(s)
         error = next((s.error for s in ticket.choices if s.error is not None), None)
         if error is not None or not ticket.running:
             self._end(ticket, error, tokens)
@@ -285,5 +318,13 @@ class Scheduler:
 
     def _free(self, ticket: Ticket) -> None:
         for s in ticket.choices:
-            self.decoder.close(s)
-            self._places.pop(s.key, None)
+            self._close(s)
+
+    def _close(self, s: Sequence) -> None:
+        """Free what is kept for a sequence; those that waited for it to read get what it holds."""
+        self._alike.remove(s.key)
+        if s.handle >= 0:
+            for ticket, heir, count in self._alike.heirs(s):
+                self._share(ticket, heir, s, count)
+        self.decoder.close(s)
+        self._places.pop(s.key, None)
