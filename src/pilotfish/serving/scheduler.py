@@ -11,9 +11,10 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
-from pilotfish.errors import OutOfMemory, QueueFull, UsageError
+from pilotfish.errors import OutOfMemory, QueueFull, Unavailable, UsageError
 from pilotfish.prompt import SLICE, Part, begin, most_to_read
 from pilotfish.serving.alike import Alike
+from pilotfish.serving.figures import Figures
 from pilotfish.serving.sharing import reading_shares
 from pilotfish.serving.ticket import Listener, Ticket, cancelled
 
@@ -33,7 +34,7 @@ MOST_DRAFTED = 128
 class Scheduler:
     """Owns a decoder, its engine and its drafters: one thread, mostly that of a `Worker`, calls `step`.
 
-    `submit`, `shut` and `Ticket.cancel` may be called from any thread.
+    `submit`, `drain`, `shut`, `figures` and `Ticket.cancel` may be called from any thread.
 
     Parameters
     ----------
@@ -71,10 +72,13 @@ class Scheduler:
         self._changed = threading.Condition()
         self._waiting: deque[Ticket] = deque()  # in order of arrival, like those that run
         self._running: list[Ticket] = []
+        self._draining = False
         self._shut = False
         self._crowded = False  # someone lost their cache, and nobody has ended since
         self._places: dict[int, Page | None] = {}
         self._alike = Alike()
+        self._prompt_tokens = 0
+        self._reused_tokens = 0
 
     @property
     def running(self) -> int:
@@ -102,9 +106,11 @@ class Scheduler:
         Raises
         ------
         UsageError
-            The prompt is empty or (PromptTooLong) too long, more choices than may run, or `shut` was called.
+            The prompt is empty or (PromptTooLong) too long, or more choices than may run.
         QueueFull
             As many requests as may are waiting.
+        Unavailable
+            `drain` or `shut` was called.
         """
         if not 1 <= len(choices) <= self.most_running:
             raise UsageError(f"{len(choices)} answers are wanted", f"ask for 1 to {self.most_running}")
@@ -112,8 +118,8 @@ class Scheduler:
             s.fit(self.decoder.engine.context)
         ticket = Ticket(choices, salt, listener, self.decoder.clock)
         with self._changed:
-            if self._shut:
-                raise UsageError("no more requests are taken", "start anew")
+            if self._draining:
+                raise Unavailable("no more requests are taken", "ask another server, or this one anew")
             if len(self._waiting) >= self.most_waiting:
                 raise QueueFull(f"{len(self._waiting)} requests are waiting already", "try again later")
             self._waiting.append(ticket)
@@ -121,16 +127,38 @@ class Scheduler:
         return ticket
 
     def wait(self) -> bool:
-        """Wait until there is something to do; false once `shut` was called."""
+        """Wait until there is something to do; false if nothing will be: `shut`, or `drain` and all ended."""
         with self._changed:
-            self._changed.wait_for(lambda: self._shut or self._waiting or self._running)
-            return not self._shut
+            self._changed.wait_for(lambda: self._draining or self._waiting or self._running)
+            return not self._shut and bool(self._waiting or self._running)
+
+    def drain(self) -> None:
+        """Take no more requests; those that run and wait come to their end."""
+        with self._changed:
+            self._draining = True
+            self._changed.notify_all()
 
     def shut(self) -> None:
-        """Take no more requests, and let `wait` return."""
+        """Take no more requests, and let `wait` return at once."""
         with self._changed:
-            self._shut = True
+            self._draining = self._shut = True
             self._changed.notify_all()
+
+    def figures(self) -> Figures:
+        """Return counts, for metrics."""
+        prefixes, engine = self.prefixes, self.decoder.engine
+        return Figures(
+            running=self.running,
+            waiting=self.waiting,
+            passes=self.passes,
+            preemptions=self.preemptions,
+            prompt_tokens=self._prompt_tokens,
+            reused_tokens=self._reused_tokens,
+            kept_tokens=0 if prefixes is None else prefixes.tokens,
+            most_kept_tokens=0 if prefixes is None else prefixes.most_tokens,
+            pages=getattr(engine, "pages_in_use", None),
+            most_pages=getattr(engine, "most_pages", None),
+        )
 
     def close(self) -> None:
         """Shut, end all requests with an error, and drop what is kept; the thread that calls `step` does."""
@@ -290,6 +318,8 @@ class Scheduler:
         """Hand tokens over, keep what was read, and free what has ended."""
         first = ticket.choices[0]
         if tokens and ticket.first_s is None and first.error is None:  # the prompt was read just now
+            self._prompt_tokens += first.stats.prompt_tokens
+            self._reused_tokens += ticket.reused
             self._keep(ticket, first)
             self._places.update((s.key, self._places.get(first.key)) for s in ticket.choices)
         for s in ticket.choices:
