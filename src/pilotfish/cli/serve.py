@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -87,6 +88,7 @@ def command(
     if not 0 < max_body <= 4096:
         raise UsageError(f"max_body is {max_body}", "it is a number of MiB, above 0 and at most 4096")
     _import_server()
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # prompts are few, and threads are the engine's
     from pilotfish.server.app import gate_of, make_app
     from pilotfish.server.listening import Address, Listening
 
