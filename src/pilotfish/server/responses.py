@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 async def answer(context: Context, request: Request) -> Response:
     """Answer a request."""
-    asked = await read(request, context.settings, ResponsesRequest)
+    asked = await read(request, context, ResponsesRequest)
     model = models.checked(context, asked.model)
     asked.check()
     messages = asked.messages()
