@@ -34,7 +34,7 @@ NEEDED_BY_TESTS = toml["project"]["optional-dependencies"]["dev"]
 PEERS = [p for p in toml["project"]["optional-dependencies"]["peers"] if p.startswith("llama-cpp-python")]
 
 .PHONY: help demo test check format stubs peers references clients models demo-models verify verify-prompts emulate emulate-tools clean
-.PHONY: fuzz sanitize sanitize-tools
+.PHONY: fuzz sanitize sanitize-tools soak
 
 help: ## show these targets (the default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s  %s\n", $$1, $$2 }' Makefile
@@ -138,6 +138,13 @@ emulate-tools:
 	test -z "$$missing" || { \
 		echo "make emulate needs a compiler for ARM, an emulator of ARM and SIMDe. Type (Debian, Ubuntu):" >&2; \
 		echo "  sudo apt-get install -y g++ g++-aarch64-linux-gnu qemu-user libsimde-dev" >&2; exit 1; }
+
+# For `make soak`: on what, and how long
+SOAK_MODEL = qwen2.5-coder-1.5b
+MINUTES = 5
+
+soak: models $(VENV)/.dev ## load a server for MINUTES=5 and compare each answer with the same request alone
+	@$(BIN)/python benchmarks/serve.py soak -m $(SOAK_MODEL) --minutes $(MINUTES)
 
 # For `make fuzz`: how many files, and which
 COUNT = 10000

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pilotfish.llm import LLM
 
 MOST_GROWTH = 1.02
-"""Memory in the last minute may be so many times that in the first one."""
+"""Memory in the last minute, at its most, may be so many times that in the first one."""
 
 PAGE = 64
 PEER_SCRIPT = Path(__file__).with_name("llama_cpp_server.py")
@@ -130,7 +130,7 @@ def soak(options: argparse.Namespace) -> dict[str, Any]:
     with ours(options, "--cache-tokens", str(options.cache_tokens)) as server:
         report, memory, held = asyncio.run(_soak(server, asks, options))
         ended = server.stop()
-    minutes = [statistics.mean(minute) for minute in memory if minute]
+    minutes = [max(minute) for minute in memory if minute]
     growth = minutes[-1] / minutes[0]
     leaks = [line for line in ended.splitlines() if "still held" in line]
     ok = not report.errors and not report.different and growth <= MOST_GROWTH

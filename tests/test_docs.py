@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-OURS = ("src/", "tests/", "scripts/", "benchmarks/", "docs/")
+OURS = ("src/", "tests/", "scripts/", "benchmarks/", "deploy/", "docs/")
 
 
 class Block(NamedTuple):

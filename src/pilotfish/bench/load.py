@@ -74,7 +74,7 @@ class Heard:
     timings
         What else the server said of it.
     first_s, whole_s
-        Seconds from asking to the first piece of text, if it was streamed, and to the end.
+        Seconds from asking to the first text, or the end without any, of a stream; and to the end.
     left
         Whether the client hung up.
     error
@@ -145,7 +145,7 @@ async def _listen(heard: Heard, events: AsyncIterator[str], began: float, leave_
     count = 0
     async for data in events:
         _take(heard, json.loads(data))
-        if heard.text and heard.first_s is None:
+        if heard.first_s is None and (heard.text or heard.finish_reason):
             heard.first_s = time.perf_counter() - began
         count += 1
         if count == leave_after:
