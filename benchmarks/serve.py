@@ -23,6 +23,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import signal
 import statistics
 import sys
 import time
@@ -81,6 +82,7 @@ def main() -> int:
             one.add_argument("--tokens", type=int, default=2048, help="length of the beginning")
             one.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # servers end with this process
     run: Callable[[argparse.Namespace], dict[str, Any]]
     run = {"soak": soak, "speed": speed, "prefix": prefix}[options.kind]
     try:
