@@ -155,8 +155,7 @@ class Decoder:
         """Return control's limits, within each one's own and what the budget leaves beside one token."""
         wanted = self.control.limits(running) if running else []
         own = [longest if s.draft_limit is None else min(longest, s.draft_limit) for s in running]
-        left = [s.max_tokens - s.stats.tokens - 1 for s in running]
-        return [max(0, min(most)) for most in zip(wanted, own, left, strict=True)]
+        return [max(0, min(w, most, s.left)) for w, most, s in zip(wanted, own, running, strict=True)]
 
     def _judge(self, sequence: Sequence, draft: Draft, rows: Rows, first: int) -> Verdict:
         """Choose the target's own tokens, lazily, up to the first mismatch or the end of the answer."""

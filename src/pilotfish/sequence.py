@@ -108,6 +108,11 @@ class Sequence:
         return self.finish_reason is None and self.error is None
 
     @property
+    def left(self) -> int:
+        """Tokens that the budget leaves behind the next one."""
+        return self.max_tokens - self.stats.tokens - 1
+
+    @property
     def unread(self) -> int:
         """Tokens that are not evaluated yet; 1 is the pending one alone, once an answer has begun."""
         return len(self.tokens) - self.evaluated

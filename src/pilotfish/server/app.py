@@ -15,7 +15,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.routing import Route
 
-from pilotfish.server import chat, completions, models, tokens
+from pilotfish.server import chat, completions, models, responses, tokenizer_info, tokens
 from pilotfish.server.context import Context
 from pilotfish.server.gate import Gate
 from pilotfish.server.guard import KEY, Guard
@@ -37,9 +37,11 @@ Answer = Callable[[Context, Request], Awaitable["Response"]]
 
 ASKED: tuple[tuple[str, str, Answer], ...] = (
     ("/v1/chat/completions", "POST", chat.answer),
+    ("/v1/responses", "POST", responses.answer),
     ("/v1/completions", "POST", completions.answer),
     ("/tokenize", "POST", tokens.tokenize),
     ("/detokenize", "POST", tokens.detokenize),
+    ("/tokenizer_info", "GET", tokenizer_info.answer),
     ("/v1/models", "GET", models.listed),
     ("/v1/models/{model:path}", "GET", models.one),
 )

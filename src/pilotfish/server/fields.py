@@ -20,6 +20,10 @@ def _text_format(value: object) -> bool:
     return value == {"type": "text"}
 
 
+def _no_reasoning(value: object) -> bool:
+    return isinstance(value, dict) and all(one in {None, "none"} for one in value.values())
+
+
 HARMLESS: Final[dict[str, Check]] = {
     # Who asks, for the statistics of whoever pays: nothing here is kept by user.
     "user": _any,
@@ -33,16 +37,20 @@ HARMLESS: Final[dict[str, Check]] = {
     "service_tier": _is("auto", "default", "flex", "priority"),
     # Nothing is kept of answers.
     "store": _is(False),
+    "background": _is(False),
     # Without tools there is nothing to choose or to call.
     "tools": _is([]),
     "functions": _is([]),
     "tool_choice": _is("auto", "none"),
     "function_call": _is("auto", "none"),
     "parallel_tool_calls": _is(True, False),
+    "max_tool_calls": _any,
     # Text is all there is.
     "response_format": _text_format,
     "modalities": _is(["text"]),
     # As if they had been left out.
+    "reasoning": _no_reasoning,
+    "truncation": _is("disabled"),
     "best_of": _is(1),
     "suffix": _is(""),
     "add_generation_prompt": _is(True),
@@ -82,6 +90,12 @@ UNSUPPORTED: Final[dict[str, str]] = {
     "verbosity": "no model here takes it",
     "web_search_options": "this server has no network to search",
     "store": "nothing is kept of answers",
+    "background": "nothing is kept of answers",
+    "previous_response_id": "nothing is kept of answers, send the whole conversation as input",
+    "conversation": "nothing is kept of answers, send the whole conversation as input",
+    "prompt": "there are no stored prompts",
+    "truncation": "what is too long for the context is refused",
+    "reasoning": "no model here takes it",
     "best_of": "each of the n answers is returned",
     "suffix": "text is continued at its end only",
     "stop_token_ids": "give strings as stop",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pilotfish.errors import shown
+from pilotfish.errors import PromptTooLong, shown
 from pilotfish.server import models
 from pilotfish.server.chat import Message, prompt_of, texts
 from pilotfish.server.logprob_fields import token_text
@@ -56,7 +56,10 @@ async def tokenize(context: Context, request: Request) -> Response:
         # As a prompt is read, unless the beginning-of-text token is not wanted.
         return encoded(service, text, bos=False if begins[:1] == [False] else None)
 
-    ids = await service.in_thread(work)
+    try:
+        ids = await service.in_thread(work)
+    except PromptTooLong as error:
+        raise Refusal.of(error).named("prompt") from None
     found: dict[str, object] = {"count": len(ids), "max_model_len": service.context, "tokens": ids}
     if asked.return_token_strs:
         found["token_strs"] = [token_text(service.target.tokenizer, token) for token in ids]
