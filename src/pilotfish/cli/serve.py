@@ -53,6 +53,12 @@ MOST_WAITING, MOST_RUNNING, CACHE_TOKENS, BODY_MIB, DRAIN_S = 256, 16, 1 << 15, 
     metavar="N",
     help="Tokens kept of texts that others begin with.",
 )
+@common.option(
+    "--kv-tokens",
+    type=int,
+    metavar="N",
+    help="Tokens that all texts may hold together.  [default: what memory allows]",
+)
 @common.option("--max-body", type=float, default=BODY_MIB, metavar="MIB", help="Largest request.")
 @common.option("--max-stops", type=int, default=16, metavar="N", help="Most stop strings of a request.")
 @common.option("--max-n", type=int, default=16, metavar="N", help="Most answers to one prompt.")

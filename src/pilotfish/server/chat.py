@@ -45,7 +45,7 @@ class Message(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class StreamOptions(msgspec.Struct, forbid_unknown_fields=True):
-    """`include_obfuscation` pads events against eavesdroppers, of which there are none on loopback."""
+    """`include_obfuscation` would pad events against who can see their sizes; only false is taken."""
 
     include_usage: bool | None = None
     include_obfuscation: bool | None = None
@@ -107,6 +107,12 @@ def streams_usage(stream: bool | None, options: StreamOptions | None) -> bool:  
     """
     if options is not None and not stream:
         raise Refusal.field("stream_options", "stream_options is set, but stream is not; set stream too")
+    if options is not None and options.include_obfuscation:
+        raise Refusal.field(
+            "stream_options.include_obfuscation",
+            "stream_options.include_obfuscation is not supported; leave it out",
+            "unsupported_parameter",
+        )
     return options is not None and bool(options.include_usage)
 
 

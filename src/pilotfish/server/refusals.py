@@ -16,6 +16,7 @@ from pilotfish.errors import (
     PromptTooLong,
     QueueFull,
     TemplateError,
+    Unavailable,
     UsageError,
 )
 
@@ -30,6 +31,7 @@ _ERRORS: tuple[tuple[type[PilotfishError], int, str, str | None], ...] = (
     (UsageError, 400, INVALID, None),
     (TemplateError, 400, INVALID, None),
     (QueueFull, 429, "rate_limit_error", "queue_full"),
+    (Unavailable, 503, "server_error", "unavailable"),
     (OutOfMemory, 503, "server_error", "out_of_memory"),
     (Cancelled, 503, "server_error", "cancelled"),  # by us: the server is shutting down
     (EngineError, 500, "server_error", "engine_error"),

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Literal, Self, TypeVar
 from pilotfish.asking import choices_of
 from pilotfish.decode import Decoder
 from pilotfish.drafting import Drafting, Wish
+from pilotfish.errors import UsageError
 from pilotfish.server.metrics import Metrics
 from pilotfish.server.settings import Settings
-from pilotfish.serving.prefixes import PrefixCache
+from pilotfish.serving.prefixes import PAGE, PrefixCache
 from pilotfish.serving.scheduler import Scheduler
 from pilotfish.serving.worker import Worker
 
@@ -135,6 +136,19 @@ class Reply(AsyncIterator[list["Event"]]):
             self._done(self)
 
 
+def _bound_pages(target: TextModel, pages: int) -> None:
+    """Let an engine hold no more pages.
+
+    Raises
+    ------
+    UsageError
+        It has none.
+    """
+    if not hasattr(target.engine, "most_pages"):
+        raise UsageError(f"kv_tokens is set, but {target.name} has no KV pages", "leave it out")
+    target.engine.most_pages = pages
+
+
 class Service:
     """Owns the scheduler of one model, and the thread it runs in; a context manager.
 
@@ -179,6 +193,8 @@ class Service:
         decoder = Decoder(
             target.engine, drafter, control, token_count=target.tokenizer.token_count, clock=clock
         )
+        if settings.kv_tokens is not None:
+            _bound_pages(target, -(-settings.kv_tokens // PAGE))
         prefixes = PrefixCache(target.engine, settings.prefix_tokens) if settings.prefix_tokens else None
         self.scheduler = Scheduler(
             decoder, prefixes, most_running=settings.most_running, most_waiting=settings.most_waiting

@@ -37,6 +37,8 @@ class Settings:
         Sequences that share passes; requests that wait beside these.
     prefix_tokens
         Tokens kept of texts that others may begin with; 0 keeps nothing.
+    kv_tokens
+        Tokens that answers and kept texts may hold in the KV cache together; None for what memory allows.
     ping_s
         A stream that has nothing to tell sends a comment so often.
     body_s, write_s
@@ -63,6 +65,7 @@ class Settings:
     most_running: int = MOST_RUNNING
     most_waiting: int = MOST_WAITING
     prefix_tokens: int = MOST_TOKENS
+    kv_tokens: int | None = None
     ping_s: float = 15.0
     body_s: float = 60.0
     write_s: float = 300.0

@@ -42,7 +42,8 @@ Ask = Callable[..., Any]
 
 @ENDPOINTS
 @pytest.mark.parametrize(
-    ("field", "value"), [("no_such_field", 1), ("top_p", 7), ("temperature", "hot"), ("logit_bias", {"-1": 1})]
+    ("field", "value"),
+    [("no_such_field", 1), ("top_p", 7), ("temperature", "hot"), ("logit_bias", {"-1": 1})],
 )
 def test_a_field_that_makes_no_sense_is_a_bad_request(
     server: Server, ask: Ask, field: str, value: object
@@ -154,5 +155,3 @@ def test_one_request_too_many_is_a_rate_limit_error() -> None:
     assert errors[0].response.headers["Retry-After"] == "1"
     said = [one.choices[0].message.content for one in answers if not isinstance(one, BaseException)]
     assert said == [SPOKEN] * 3
-
-
