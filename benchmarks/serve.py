@@ -22,7 +22,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
+import signal
 import statistics
 import sys
 import time
@@ -47,11 +49,16 @@ if TYPE_CHECKING:
 MOST_GROWTH = 1.02
 """Memory in the last minute, at its most, may be so many times that in the first one."""
 
+WARM_TOKENS = 8
+"""Tokens that each way answers before anything is timed."""
+
 PAGE = 64
 PEER_SCRIPT = Path(__file__).with_name("llama_cpp_server.py")
 
-PLAIN_1, DRAFT_1, PLAIN_N, DRAFT_N = "one, plain", "one, drafting", "many, plain", "many, drafting"
-LIBRARY, PEER_1, PEER_N = "library, drafting", "one, llama.cpp", "many, llama.cpp"
+PLAIN_1, DRAFT_1, PLAIN_N, DRAFT_N = "plain-1", "draft-1", "plain-n", "draft-n"
+LIBRARY, PEER_1, PEER_N = "library", "llama.cpp-1", "llama.cpp-n"
+OURS = {PLAIN_1: False, DRAFT_1: True, PLAIN_N: False, DRAFT_N: True}
+"""Ways to ask our server, and whether it drafts; `-1` is one client, `-n` are several."""
 
 
 def main() -> int:
@@ -77,10 +84,17 @@ def main() -> int:
             one.add_argument("--asks", type=int, default=16, help="prompts of a turn")
             one.add_argument("--rounds", type=int, default=2)
             one.add_argument("--peer-python", help="a Python that has xllamacpp")
+            one.add_argument(
+                "--ways",
+                type=lambda text: text.split(","),
+                default=[*OURS, LIBRARY, PEER_1, PEER_N],
+                help="only these, separated by commas: " + ", ".join([*OURS, LIBRARY, PEER_1, PEER_N]),
+            )
         else:
             one.add_argument("--tokens", type=int, default=2048, help="length of the beginning")
             one.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # servers end with this process
     run: Callable[[argparse.Namespace], dict[str, Any]]
     run = {"soak": soak, "speed": speed, "prefix": prefix}[options.kind]
     try:
@@ -209,48 +223,40 @@ def speed(options: argparse.Namespace) -> dict[str, Any]:
     """Let all ways of answering take turns on the same prompts."""
     prompts = texts(options, options.asks)
     asks = [Ask(prompt, options.max_tokens, seed=i) for i, prompt in enumerate(prompts)]
-    llm = pilotfish.load(options.model, draft=options.draft or "auto")
-    with llm, ours(options) as server:
-        if options.peer_python is None:
-            return _speed(options, asks, llm, server, None)
-        extra = ("--slots", str(options.clients), "--threads", str(llm.target.threads))
-        path = llm.target.path or Path()
-        with Server.llama_cpp(options.peer_python, PEER_SCRIPT, path, *extra) as peer:
-            return _speed(options, asks, llm, server, peer)
+    with contextlib.ExitStack() as stack:
+        llm = stack.enter_context(pilotfish.load(options.model, draft=options.draft or "auto"))
+        server = stack.enter_context(ours(options))
+        peer = None
+        if options.peer_python is not None:
+            extra = ("--slots", str(options.clients), "--threads", str(llm.target.threads))
+            path = llm.target.path or Path()
+            peer = stack.enter_context(Server.llama_cpp(options.peer_python, PEER_SCRIPT, path, *extra))
+        target = asyncio.run(target_of(server))
 
-
-def _speed(
-    options: argparse.Namespace, asks: Sequence[Ask], llm: LLM, server: Server, peer: Server | None
-) -> dict[str, Any]:
-    reports: dict[str, list[Report]] = {}
-    said: dict[str, list[Heard]] = {}
-    ways: list[tuple[str, int, bool]] = [
-        (PLAIN_1, 1, False),
-        (DRAFT_1, 1, True),
-        (PLAIN_N, options.clients, False),
-        (DRAFT_N, options.clients, True),
-    ]
-    names = [*(way[0] for way in ways), LIBRARY, *([PEER_1, PEER_N] if peer else [])]
-    by_name = {way[0]: way for way in ways}
-    target = asyncio.run(target_of(server))
-    for number in range(-1, options.rounds):  # a round of one prompt each comes first, uncounted
-        for name in names[number % len(names) :] + names[: number % len(names)]:
-            some = asks if number >= 0 else asks[:1]
-            if name == LIBRARY:
-                report, heard = _library(llm, some)
-            elif name in by_name:
-                _, clients, drafts = by_name[name]
-                fresh: dict[str, object] = {"cache_salt": f"{name} {number}"}
-                fresh |= {} if drafts else {"speculative": {"n_max": 0}}
-                report, heard = asyncio.run(_turn(target(**fresh), some, clients))
-            else:
+        def turn(way: str, number: int, some: Sequence[Ask]) -> tuple[Report, list[Heard]]:
+            """Let one way answer; nothing is kept from one turn for the next."""
+            if way == LIBRARY:
+                return _library(llm, some)
+            clients = 1 if way.endswith("-1") else options.clients
+            if way not in OURS:
                 assert peer is not None
-                clients = 1 if name == PEER_1 else options.clients
-                report, heard = asyncio.run(_turn(Target(peer.address, "m"), some, clients))
-            if number >= 0:
-                reports.setdefault(name, []).append(report)
-                said.setdefault(name, []).extend(heard)
-                print(f"round {number + 1}: {name}: {report.tokens_per_s:.1f} tokens/s", file=sys.stderr)
+                return asyncio.run(_turn(Target(peer.address, "m"), some, clients))
+            fresh: dict[str, object] = {"cache_salt": f"{way} {number}"}
+            fresh |= {} if OURS[way] else {"speculative": {"n_max": 0}}
+            return asyncio.run(_turn(target(**fresh), some, clients))
+
+        names = [way for way in options.ways if peer or way not in {PEER_1, PEER_N}]
+        reports: dict[str, list[Report]] = {way: [] for way in names}
+        said: dict[str, list[Heard]] = {way: [] for way in names}
+        for way in names:
+            turn(way, -1, [replace(asks[0], max_tokens=WARM_TOKENS)])
+        for number in range(options.rounds):
+            first = number % len(names)
+            for way in names[first:] + names[:first]:
+                report, heard = turn(way, number, asks)
+                reports[way].append(report)
+                said[way].extend(heard)
+                print(f"round {number + 1}: {way}: {report.tokens_per_s:.1f} tokens/s", file=sys.stderr)
     return _speed_result(reports, said, peer)
 
 
@@ -316,8 +322,11 @@ def _speed_result(
         "many_plain_over_llama_cpp": over(PLAIN_N, PEER_N),
         "one_plain_over_llama_cpp": over(PLAIN_1, PEER_1),
     }
-    ways = (PLAIN_1, DRAFT_1, PLAIN_N, DRAFT_N)
-    answers = [sorted((one.text, str(one.finish_reason)) for one in said[name]) for name in ways]
+    answers = [
+        sorted((one.text, str(one.finish_reason)) for one in heard)
+        for way, heard in said.items()
+        if way in OURS
+    ]
     identical = all(one == answers[0] for one in answers)
     rows = [
         f"{name:18} {mode['tokens_per_s']:8.1f} tokens/s   first token {_ms(mode['first_s']['p50'])}"

@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from decoding import draft_engine, scripted
-from pilotfish.engines.scripted import ngrams
+from pilotfish.engines.scripted import ScriptedEngine, ngrams
 from pilotfish.server.metrics import CONTENT_TYPE, FINISHED, Metrics, steps_1_2_5
 from serving.loads import Arrival, Load, arrivals, service
 from strategies import MAKERS, VOCAB, Request, draft_model, good_drafter_names
 
 if TYPE_CHECKING:
+    import pytest
+
     from pilotfish.serving.ticket import Ticket
 
 LANGUAGE = ngrams(VOCAB, 2, seed=3)
@@ -148,7 +150,7 @@ def test_times_are_those_of_the_ticket() -> None:
     assert figures.value("request_time_per_output_token_seconds_sum") == total("first_s", "ended_s", 1 / 4)
 
 
-def test_gauges_say_what_is_so_when_they_are_asked() -> None:
+def test_gauges_say_what_is_so_when_they_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     load = Load(service(LANGUAGE, draft_model(LANGUAGE), kept=400, most_running=2, context=640))
     metrics = watched(load)
     for first in range(3):
@@ -160,6 +162,8 @@ def test_gauges_say_what_is_so_when_they_are_asked() -> None:
     assert figures.value("kv_cache_pages") == 2 * 2 + 2 * 2  # each text as it is answered, and as it is kept
     assert figures.value("kv_cache_usage_perc") == 8 / (2 * 10 + 7)
     assert figures.value("prefix_cache_tokens") == 200
+    monkeypatch.setattr(ScriptedEngine, "most_pages", 16, raising=False)
+    assert Figures(metrics).value("kv_cache_usage_perc") == 8 / 16
     load.finish()
     figures = Figures(metrics)
     assert (figures.value("num_requests_running"), figures.value("num_requests_waiting")) == (0, 0)

@@ -161,14 +161,19 @@ class Metrics:
         if prefixes is not None:  # not in vLLM
             self._gauge("prefix_cache_tokens", "Tokens of kept texts.", lambda: prefixes.tokens)
         if isinstance(engine, Paged):
-            most = scheduler.most_running * pages(engine.context)
-            most += 0 if prefixes is None else pages(prefixes.most_tokens)
+            paged = engine
+            full = scheduler.most_running * pages(engine.context)
+            full += 0 if prefixes is None else pages(prefixes.most_tokens)
+
+            def usage() -> float:
+                return paged.pages_in_use / (scheduler.figures().most_pages or full)
+
             self._gauge(
                 "kv_cache_usage_perc",
-                "Share, 0..1, of the KV pages that full places and kept texts may hold.",
-                lambda: engine.pages_in_use / most,
+                "Share, 0..1, of the KV pages that there may be, or that full places and kept texts need.",
+                usage,
             )
-            self._gauge("kv_cache_pages", "KV pages held.", lambda: engine.pages_in_use)  # not in vLLM
+            self._gauge("kv_cache_pages", "KV pages held.", lambda: paged.pages_in_use)  # not in vLLM
         if isinstance(draft_engine, Paged):  # not in vLLM
             held = draft_engine
             self._gauge("draft_kv_cache_pages", "KV pages the draft model holds.", lambda: held.pages_in_use)
