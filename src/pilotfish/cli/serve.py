@@ -13,7 +13,7 @@ from pilotfish import signals
 from pilotfish.cli import common
 from pilotfish.cli.failures import notice
 from pilotfish.cli.opening import open_llm, read_options
-from pilotfish.errors import UsageError
+from pilotfish.errors import PilotfishError, UsageError
 
 if TYPE_CHECKING:
     from pilotfish.llm import LLM
@@ -172,6 +172,7 @@ def _serve(
                 listening.close(at_once=True)
                 raise
             raise
+        raise PilotfishError("the thread that listens has ended", "start the server again")
 
 
 def log_to_stderr() -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
-GRACE_S = 2.0
+GRACE_S = 5.0
 """Seconds that answers whose requests were ended have to be written out."""
 
 
