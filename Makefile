@@ -33,8 +33,8 @@ NEEDED = toml["build-system"]["requires"] + toml["project"]["dependencies"] + ["
 NEEDED_BY_TESTS = toml["project"]["optional-dependencies"]["dev"]
 PEERS = [p for p in toml["project"]["optional-dependencies"]["peers"] if p.startswith("llama-cpp-python")]
 
-.PHONY: help demo test check format stubs peers references models demo-models verify verify-prompts emulate emulate-tools clean
-.PHONY: fuzz sanitize sanitize-tools
+.PHONY: help demo test check format stubs peers references clients models demo-models verify verify-prompts emulate emulate-tools clean
+.PHONY: fuzz sanitize sanitize-tools soak
 
 help: ## show these targets (the default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s  %s\n", $$1, $$2 }' Makefile
@@ -77,6 +77,16 @@ references: $(VENV)/.installed $(VENV)/.dev ## compare each model family with th
 		>$(REFERENCES)/packages.txt && $(REFERENCES)/bin/pip install --retries 1 \
 		--extra-index-url https://download.pytorch.org/whl/cpu -r $(REFERENCES)/packages.txt)
 	@$(BIN)/python benchmarks/references.py $(REFERENCES)/bin/python --out docs/results/references.json
+
+# An environment of its own: these need 80 packages. Nothing in them is fetched while they run.
+CLIENTS = build/clients
+clients: $(VENV)/.installed $(VENV)/.dev ## try litellm, lm_eval, LangChain and llm at a server (1.1 GB of packages)
+	@$(BIN)/pilotfish pull smollm2-135m
+	@test -x $(CLIENTS)/bin/python || $(BIN)/python -m venv $(CLIENTS)
+	@echo "==> installing other programs' packages in $(CLIENTS) (some minutes the first time)"
+	@$(call quietly,clients.log,$(call requirements,toml["project"]["optional-dependencies"]["clients"]) \
+		>$(CLIENTS)/packages.txt && $(CLIENTS)/bin/pip install --retries 1 -r $(CLIENTS)/packages.txt)
+	@PILOTFISH_CLIENTS=$(CLIENTS)/bin/python $(BIN)/python -m pytest tests/server/clients/other $(ARGS)
 
 models: $(VENV)/.installed ## fetch the models that the tests and the demo use (2.0 GB)
 	@for model in $(TEST_MODELS); do $(BIN)/pilotfish pull $$model || exit $$?; done
@@ -128,6 +138,13 @@ emulate-tools:
 	test -z "$$missing" || { \
 		echo "make emulate needs a compiler for ARM, an emulator of ARM and SIMDe. Type (Debian, Ubuntu):" >&2; \
 		echo "  sudo apt-get install -y g++ g++-aarch64-linux-gnu qemu-user libsimde-dev" >&2; exit 1; }
+
+# For `make soak`: on what, and how long
+SOAK_MODEL = qwen2.5-coder-1.5b
+MINUTES = 5
+
+soak: models $(VENV)/.dev ## load a server for MINUTES=5 and compare each answer with the same request alone
+	@$(BIN)/python benchmarks/serve.py soak -m $(SOAK_MODEL) --minutes $(MINUTES)
 
 # For `make fuzz`: how many files, and which
 COUNT = 10000

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-OURS = ("src/", "tests/", "scripts/", "benchmarks/", "docs/")
+OURS = ("src/", "tests/", "scripts/", "benchmarks/", "deploy/", "docs/")
 
 
 class Block(NamedTuple):
@@ -121,7 +121,7 @@ def test_the_examples_of_the_readme_run(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_every_block_of_python_in_docs_is_run_by_a_test() -> None:
-    run = {"adding-a-drafter.md", "adding-an-engine.md", "serving.md", "sampling.md"}
+    run = {"adding-a-drafter.md", "adding-an-engine.md", "serving.md", "sampling.md", "server.md"}
     with_python = {p.name for p in PAGES[1:] for b in blocks(page(p.name)) if b.kind.startswith("python")}
     assert with_python == run
 

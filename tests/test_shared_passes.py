@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoding import Run, assert_nothing_is_left, decoder_of, plain, scripted
+from decoding import Run, assert_nothing_is_left, decoder_of, draft_engine, plain, scripted
 from pilotfish.control import FixedLength
 from pilotfish.engines.scripted import Rule, ngrams
 from pilotfish.errors import EngineError, NumericsError
@@ -107,6 +107,41 @@ def test_drafts_have_at_most_the_length_that_a_step_is_given() -> None:
         decoder.step([s], longest=longest)
         assert scripted(decoder).rows == rows + 1 + longest
     assert [len(draft) for draft in recorder.proposed.values()] == [3, 5]
+
+
+@given(
+    rules,
+    st.lists(requests, min_size=1, max_size=3),
+    good_drafter_names,
+    st.lists(st.none() | st.integers(0, 3), min_size=3, max_size=3),
+)
+def test_no_draft_is_longer_than_its_sequence_allows_and_answers_stay_the_same(
+    rule: Rule, batch: list[Request], name: str, limits: list[int | None]
+) -> None:
+    """Each sequence has its own limit, or none."""
+    recorder = Recorder(MAKERS[name](rule))
+    decoder = decoder_of(rule, recorder, 6)
+    run = Run(decoder)
+    for request, limit in zip(batch, limits, strict=False):
+        run.add(request).draft_limit = limit
+    run.finish()
+    for request, s in zip(batch, run.sequences, strict=True):
+        assert (s.tokens[len(request.prompt) :], s.finish_reason) == plain(rule, request)
+        longest = max(
+            (len(draft) for (key, _), draft in recorder.proposed.items() if key == s.key), default=0
+        )
+        assert longest <= (6 if s.draft_limit is None else s.draft_limit)
+
+
+@pytest.mark.parametrize(("limit", "reads"), [(0, False), (1, True)])
+def test_a_draft_model_does_not_read_for_a_sequence_that_wants_no_drafts(limit: int, *, reads: bool) -> None:
+    decoder = decoder_of(LANGUAGE, draft_model(LANGUAGE), 4)
+    run = Run(decoder)
+    run.add(Request((1, 2) * 20, max_tokens=9)).draft_limit = limit
+    run.finish()
+    engine = draft_engine(decoder)
+    assert engine is not None
+    assert bool(engine.tokens) == reads
 
 
 def test_control_learns_nothing_from_a_pass_that_reads_a_prompt() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
@@ -99,7 +99,8 @@ class Result:
 class Voice:
     """The text of tokens that come several at once, handed out one by one.
 
-    The algorithm shows each token to `heard` while it is judged; `say` gives its text once it is emitted.
+    With stop strings the algorithm shows each token to `heard` while it is judged; `say` gives its text once
+    it is emitted. Without, nothing is heard before it is said, which may be in another thread.
 
     Parameters
     ----------
@@ -113,19 +114,34 @@ class Voice:
         self, tokenizer: Tokenizer, stops: Sequence[str], ends: frozenset[int], min_tokens: int = 0
     ) -> None:
         self._ends = ends
+        self._listens = bool(stops)
         self._stopper = TextStopper(tokenizer, stops, min_tokens=min_tokens)
         self._pieces: deque[str] = deque()
 
+    @property
+    def stop(self) -> Callable[[int], bool]:
+        """The `stop` of a sequence."""
+        return self.heard if self._listens else _goes_on
+
     def heard(self, token: int) -> bool:
-        """Take the next token, true if it completes a stop string; the `stop` of a sequence."""
+        """Take the next token, true if it completes a stop string."""
         stopped = self._stopper(token)
         self._pieces.append(self._stopper.piece)
         return stopped
 
     def say(self, token: Token) -> str:
         """Return the text that became certain with this token; with the last one, all that was held back."""
-        text = "" if token.id in self._ends else self._pieces.popleft()
+        text = ""
+        if token.id not in self._ends:
+            if not self._listens:
+                self.heard(token.id)
+            text = self._pieces.popleft()
         return text if token.finish_reason is None else text + self._stopper.finish()
+
+
+def _goes_on(_token: int) -> bool:
+    """Stop nowhere."""
+    return False
 
 
 class Choice:

@@ -37,7 +37,7 @@ def choices_of(tokenizer: Tokenizer, tokens: Sequence[int], options: Options) ->
             replace(sampling, choice=i),
             options.max_tokens,
             ends,
-            voice.heard,
+            voice.stop,
             min_tokens=options.min_tokens,
             bans=_bans(words, options),
             logprobs=options.top_logprobs if options.logprobs else None,

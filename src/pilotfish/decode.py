@@ -152,10 +152,10 @@ class Decoder:
         self.drafter.forget(sequence.key)
 
     def _limits(self, running: collections.abc.Sequence[Sequence], longest: int) -> list[int]:
-        """Return control's limits, within what the budget leaves beside the target's own token."""
+        """Return control's limits, within each one's own and what the budget leaves beside one token."""
         wanted = self.control.limits(running) if running else []
-        left = [s.max_tokens - s.stats.tokens - 1 for s in running]
-        return [max(0, min(w, longest, most)) for w, most in zip(wanted, left, strict=True)]
+        own = [longest if s.draft_limit is None else min(longest, s.draft_limit) for s in running]
+        return [max(0, min(w, most, s.left)) for w, most, s in zip(wanted, own, running, strict=True)]
 
     def _judge(self, sequence: Sequence, draft: Draft, rows: Rows, first: int) -> Verdict:
         """Choose the target's own tokens, lazily, up to the first mismatch or the end of the answer."""

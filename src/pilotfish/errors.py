@@ -16,6 +16,7 @@
     ├── CacheError            the cache folder can't be written, or the disk is full
     ├── OutOfMemory           the model, or more text, does not fit; names need and room
     ├── QueueFull             too many requests are waiting already
+    ├── Unavailable           no more requests are taken: the server is about to end
     ├── TemplateError         the chat template is missing, unsafe or fails
     └── EngineError           a pass failed
         ├── NumericsError     NaN or infinite logits
@@ -111,6 +112,10 @@ class OutOfMemory(PilotfishError):
 
 class QueueFull(PilotfishError):
     """Too many requests are waiting already."""
+
+
+class Unavailable(PilotfishError):
+    """No more requests are taken, since the server is about to end."""
 
 
 class TemplateError(PilotfishError):

@@ -65,6 +65,10 @@ class Sequence:
         How many of the likeliest tokens come with the log-probability of each emitted token; None for none.
     scores_prompt, prompt_logprobs
         Whether the prompt's tokens get them too, and these, as far as it is read: None for its first token.
+    draft_limit
+        Most tokens of each draft for it; None for as many as pay, 0 for none.
+    salt
+        Whose it is: caches and memories of texts are shared with sequences that have the same.
     evaluated
         How many of the tokens the handle holds: all but the pending one, and fewer while the text is read.
     error
@@ -85,6 +89,8 @@ class Sequence:
     logprobs: int | None = None
     scores_prompt: bool = False
     prompt_logprobs: list[Logprobs | None] = field(default_factory=list)
+    draft_limit: int | None = None
+    salt: str = ""
     evaluated: int = 0
     error: Exception | None = None
     history: History | None = field(init=False, default=None)
@@ -103,6 +109,11 @@ class Sequence:
     def runs(self) -> bool:
         """Whether the answer is still in the making."""
         return self.finish_reason is None and self.error is None
+
+    @property
+    def left(self) -> int:
+        """Tokens that the budget leaves behind the next one."""
+        return self.max_tokens - self.stats.tokens - 1
 
     @property
     def unread(self) -> int:

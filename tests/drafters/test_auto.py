@@ -174,3 +174,10 @@ def test_the_model_hears_what_became_of_the_suffix_drafts() -> None:
     s.tokens += [*draft.tokens[:1], 9]
     drafter.observe(s, Draft(draft.tokens[:1]), 1)
     assert list(engine.sequences.values()) == [(1, 2, 3, *draft.tokens[:1])]
+
+
+def test_a_short_limit_of_drafts_does_not_make_the_answer_seem_short() -> None:
+    """What the model reads now is paid for by all tokens still to come."""
+    drafter, _ = auto()
+    [plan] = drafter._plans([sequence(1, 2)], [3])
+    assert (plan.limit, plan.left) == (3, 99)

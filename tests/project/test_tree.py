@@ -51,6 +51,7 @@ NEVER = {
     "history": ("decode", "drafters", "engines", "hub", "kernels", "text", *ABOVE),
     "llm": ("bench", "cli", "server", "serving"),
     "bench": ("cli", "server"),
+    "server": ("bench", "cli", "engines.native", "engines.scripted", "hub", "kernels", "loading"),
     "serving": (
         "answer",
         "bench",

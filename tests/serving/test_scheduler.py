@@ -18,7 +18,6 @@ from pilotfish.errors import (
     NumericsError,
     OutOfMemory,
     PromptTooLong,
-    QueueFull,
     UsageError,
 )
 from pilotfish.sampling import Sampling
@@ -213,64 +212,6 @@ def test_a_request_that_does_not_fit_alone_ends_with_the_error() -> None:
     told = plain(LANGUAGE, Request((1,) * 40, max_tokens=30))[0]
     assert load.told(ticket) == told[:11]  # 50 evaluated, and the pending one
     assert load.told(other) == plain(LANGUAGE, Request((2,), max_tokens=9))[0]
-
-
-# Fairness
-
-
-def test_a_short_request_beside_a_long_prompt_has_its_first_token_within_3_passes() -> None:
-    load = Load(service(LANGUAGE))
-    load.submit(Request(LONG))
-    load.step()
-    short = load.submit(Request(tuple(range(10)) * 10))
-    start = scripted(load.decoder).passes
-    while not load.told(short):
-        load.step()
-    assert scripted(load.decoder).passes - start <= 3
-    assert load.tickets[0].choices[0].stats.tokens == 0
-
-
-def test_an_answer_goes_on_in_every_pass_that_reads_the_prompt_of_another() -> None:
-    load = Load(service(LANGUAGE, draft_model(LANGUAGE), 4))
-    answer = load.submit(Request((1, 2, 3), max_tokens=400))
-    load.step()
-    reader = load.submit(Request(LONG, max_tokens=2))
-    while not load.told(reader):
-        before = len(load.told(answer))
-        load.step()
-        assert len(load.told(answer)) == before + 5
-    assert scripted(load.decoder).passes == 1 + -(-len(LONG) // 128)
-
-
-@given(st.lists(st.integers(1, 400), min_size=1, max_size=12), st.integers(1, 4))
-@settings(max_examples=20)
-def test_requests_begin_in_the_order_they_came_and_none_waits_for_ever(sizes: list[int], most: int) -> None:
-    """Passes are bounded by what all together have to read and to say."""
-    load = Load(service(LANGUAGE, most_running=most))
-    tickets = [load.submit(Request((1,) * size, max_tokens=5)) for size in sizes]
-    load.finish(most=sum(-(-size * most // 128) + 5 for size in sizes) + 1)
-    begun = [ticket.begun_s for ticket in tickets]
-    assert None not in begun
-    assert begun == sorted(begun, key=float)  # type: ignore[arg-type]
-
-
-def test_no_more_sequences_run_than_may() -> None:
-    load = Load(service(LANGUAGE, most_running=3))
-    for count in (2, 2, 1, 3):
-        load.submit(*(Request((1,), Sampling(choice=i), max_tokens=4) for i in range(count)))
-    while load.step():
-        assert load.scheduler.running <= 3
-
-
-def test_more_requests_than_may_wait_are_refused() -> None:
-    load = Load(service(LANGUAGE, most_running=1, most_waiting=2))
-    for _ in range(2):
-        load.submit(Request((1,), max_tokens=3))
-    with pytest.raises(QueueFull, match="2 requests are waiting already"):
-        load.scheduler.submit(Request((1,)).sequence())
-    load.step()
-    load.submit(Request((1,), max_tokens=3))
-    load.finish()
 
 
 # Cancelling

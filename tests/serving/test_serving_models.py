@@ -16,6 +16,7 @@ from pilotfish.drafters.base import Drafter
 from pilotfish.drafters.suffix import SuffixDrafter
 from pilotfish.engines.base import Rows
 from pilotfish.engines.native import NativeEngine
+from pilotfish.errors import OutOfMemory
 from pilotfish.sampling import Sampling
 from pilotfish.sequence import Sequence
 from pilotfish.serving.prefixes import PrefixCache
@@ -90,3 +91,54 @@ def test_an_answer_has_the_same_tokens_and_bits_alone_and_under_load(real: Real,
         assert sum(ticket.choices[0].stats.accepted for ticket in tickets) > 0
     scheduler.close()
     assert real.engine.pages_in_use == 0
+
+
+@pytest.mark.parametrize("most_pages", [5, 7])
+def test_an_answer_has_the_same_tokens_and_bits_when_the_kv_cache_runs_out_of_pages(
+    real: Real, most_pages: int
+) -> None:
+    """Requests lose their pages and read their text again; there are never more pages than may be."""
+    decoder = Decoder(real.engine, SuffixDrafter(), FixedLength(5), on_row=real.on_row)
+    scheduler = Scheduler(decoder, PrefixCache(real.engine, 640))
+    real.engine.most_pages = most_pages
+    tickets = [scheduler.submit(s) for s in real.asked()]
+    too_long = scheduler.submit(Sequence(real.tokenizer.encode(CODE * 20), Sampling(), 20))
+    while scheduler.step():
+        figures = scheduler.figures()
+        assert figures.pages is not None
+        assert figures.pages <= most_pages == figures.most_pages
+    assert scheduler.preemptions > 0
+    assert isinstance(too_long.error, OutOfMemory)
+    for ticket, expected in zip(tickets, real.alone, strict=True):
+        assert ticket.error is None
+        assert ticket.choices[0].tokens == expected.tokens
+        assert real.seen[ticket.choices[0].key] == real.seen[expected.key]
+    scheduler.close()
+    real.engine.most_pages = None
+    assert real.engine.pages_in_use == 0
+
+
+def test_no_page_is_held_when_idle_but_those_of_the_prefix_cache(real: Real) -> None:
+    """A burst of the same beginning, of which one client leaves while it reads, and one in its answer."""
+    decoder = Decoder(real.engine, SuffixDrafter(), FixedLength(5), on_row=real.on_row)
+    prefixes = PrefixCache(real.engine, 640)
+    scheduler = Scheduler(decoder, prefixes)
+    texts = [CODE * 8 + end for end in ("area(", "volume(", "width", "height", "depth")]
+    asked = [Sequence(real.tokenizer.encode(text), Sampling(), 20) for text in texts]
+    tickets = [scheduler.submit(s) for s in asked]
+    scheduler.step()
+    tickets[0].cancel()
+    while not tickets[2].first_s:
+        scheduler.step()
+    tickets[2].cancel()
+    while scheduler.step():
+        pass
+    assert real.engine.pages_in_use * 64 == prefixes.tokens > 0
+    assert [ticket.reused >= 64 for ticket in tickets] == [False, True, True, True, True]
+    for s in (asked[1], asked[3], asked[4]):
+        alone = Sequence(s.tokens[: s.stats.prompt_tokens], Sampling(), 20)
+        list(Decoder(real.engine, None, FixedLength(0), on_row=real.on_row).run(alone))
+        assert (alone.tokens, real.seen[alone.key]) == (s.tokens, real.seen[s.key])
+    prefixes.clear()
+    assert real.engine.pages_in_use == 0
+    scheduler.close()

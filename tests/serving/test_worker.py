@@ -9,7 +9,7 @@ import pytest
 
 from decoding import assert_nothing_is_left, plain, scripted
 from pilotfish.engines.scripted import ngrams
-from pilotfish.errors import Cancelled, UsageError
+from pilotfish.errors import Cancelled, Unavailable, UsageError
 from pilotfish.sequence import Token
 from pilotfish.serving.ticket import Ticket
 from pilotfish.serving.worker import Worker
@@ -85,8 +85,40 @@ def test_closing_ends_requests_that_run_and_that_wait_and_frees_all() -> None:
         with pytest.raises(Cancelled):
             list(ticket)
     assert_nothing_is_left(scheduler.decoder)
-    with pytest.raises(UsageError, match="no more requests"):
+    with pytest.raises(Unavailable, match="no more requests"):
         scheduler.submit(Request((1,)).sequence())
+
+
+def test_draining_lets_those_that_run_and_wait_end_and_takes_no_more() -> None:
+    scheduler = service(LANGUAGE, draft_model(LANGUAGE), kept=400, most_running=1)
+    worker = Worker(scheduler)
+    tickets = [scheduler.submit(Request((n,) * 9, max_tokens=200).sequence()) for n in range(3)]
+    assert worker.drain(30)
+    with pytest.raises(Unavailable, match="no more requests"):
+        scheduler.submit(Request((1,)).sequence())
+    for n, ticket in enumerate(tickets):
+        assert [t.id for t in ticket] == plain(LANGUAGE, Request((n,) * 9, max_tokens=200))[0]
+    assert worker.drain(0)
+    worker.close()
+    assert_nothing_is_left(scheduler.decoder)
+
+
+def test_an_idle_worker_drains_at_once() -> None:
+    assert Worker(service(LANGUAGE)).drain(30)
+
+
+def test_what_is_left_when_the_time_to_drain_is_over_can_be_ended() -> None:
+    worker, go_on = Worker(service(LANGUAGE)), threading.Event()
+    sequence = Request((1,), max_tokens=4000).sequence()
+    sequence.stop = lambda _token: not go_on.wait(30)
+    ticket = worker.scheduler.submit(sequence)
+    assert not worker.drain(0)
+    worker.scheduler.shut()
+    go_on.set()
+    worker.close()
+    with pytest.raises(Cancelled):
+        list(ticket)
+    assert_nothing_is_left(worker.scheduler.decoder)
 
 
 @pytest.mark.parametrize("error", [ValueError("a fault of ours"), MemoryError()])

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import NoReturn
 
-COMMANDS = ("run", "chat", "pull", "models", "rm", "info", "demo", "verify", "bench")
+COMMANDS = ("run", "chat", "serve", "pull", "models", "rm", "info", "demo", "verify", "bench")
 
 
 class Commands(click.Group):

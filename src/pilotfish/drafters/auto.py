@@ -99,12 +99,12 @@ class AutoDrafter:
         most = [min(limit, longest) for limit in limits]
         found = [NO_DRAFT] * len(most) if self.lookup is None else self.lookup.propose(sequences, most)
         plans = []
-        for view, limit, left, draft in zip(sequences, most, limits, found, strict=True):
+        for view, limit, draft in zip(sequences, most, found, strict=True):
             text = self._beliefs.text(view)
             right = [text.lookup.right(c, i) for i, c in enumerate(draft.confidence)]
             records = [text.lookup] * len(draft.tokens)
             self._beliefs.claim(view, draft, records)
-            plan = Plan(view, limit, left, draft, list(itertools.accumulate(right, operator.mul)))
+            plan = Plan(view, limit, view.left, draft, list(itertools.accumulate(right, operator.mul)))
             if self.model is not None and limit > 0:
                 plan.readings = self._readings(view, self.model)
             plans.append(plan)

@@ -33,6 +33,16 @@ class View(Protocol):
         """How the target chooses."""
         ...
 
+    @property
+    def salt(self) -> str:
+        """Whose it is: what is learned from a text is of use to sequences with the same salt only."""
+        ...
+
+    @property
+    def left(self) -> int:
+        """Tokens that the answer may still have, behind the next one."""
+        ...
+
     def choose(self, rows: Rows, row: int, guesses: collections.abc.Sequence[int] = ()) -> int:
         """Return what the target would choose from a draft model's row behind `tokens` and `guesses`.
 

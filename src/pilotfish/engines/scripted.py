@@ -75,6 +75,11 @@ class ScriptedEngine:
         """The evaluated tokens of each open sequence by handle: a copy, to look at in tests."""
         return {handle: tuple(cache) for handle, cache in self._caches.items()}
 
+    @property
+    def pages_in_use(self) -> int:
+        """KV pages of 64 tokens that sequences hold; nothing is shared here."""
+        return sum(-(-len(cache) // 64) for cache in list(self._caches.values()))
+
     def open(self) -> int:
         """Return the handle of a new, empty sequence; handles are never used again."""
         self._opened += 1

@@ -127,6 +127,12 @@ class PrefixCache:
         self._ends.add(found)
         return found
 
+    def within(self, place: Page | None, count: int) -> Page | None:
+        """Return the place of a handle that shares the first `count` tokens with one at `place`."""
+        while place is not None and place.depth * self.page > count:
+            place = place.parent
+        return place
+
     def shrink(self, most_tokens: int) -> None:
         """Drop what was used least recently until no more than so many tokens are kept."""
         while self.tokens > max(most_tokens, 0):

@@ -22,6 +22,22 @@ class Worker:
         self._thread = threading.Thread(target=self._run, name="pilotfish scheduler", daemon=True)
         self._thread.start()
 
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
+    def drain(self, timeout_s: float | None = None) -> bool:
+        """Take no more requests, and wait until all have ended, which ends the thread.
+
+        Returns
+        -------
+            Whether they have within `timeout_s` seconds; `close` ends those that are left.
+        """
+        self.scheduler.drain()
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
     def close(self) -> None:
         """End all requests and the thread, after the pass under way; closing twice does nothing."""
         self.scheduler.shut()

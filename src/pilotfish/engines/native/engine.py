@@ -155,6 +155,18 @@ class NativeEngine:
         """KV pages that some sequence holds."""
         return self._tables.pages_in_use
 
+    @property
+    def most_pages(self) -> int | None:
+        """Most KV pages, of 64 tokens each, that all sequences may hold together; None for no bound.
+
+        A pass that needs more is OutOfMemory, and nothing has changed.
+        """
+        return self._tables.most
+
+    @most_pages.setter
+    def most_pages(self, most: int | None) -> None:
+        self._tables.most = most
+
     def open(self) -> int:
         """Return the handle of a new, empty sequence."""
         return self._tables.open()

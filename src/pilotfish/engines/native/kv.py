@@ -36,6 +36,11 @@ class PageTables:
         Where the bytes are.
     usual
         Pages that a full sequence needs: while there are fewer, room for no more is asked of the system.
+
+    Attributes
+    ----------
+    most
+        Most pages that there may be; None for as many as there is memory for.
     """
 
     def __init__(self, pages: _kernels.Pages, usual: int) -> None:
@@ -45,6 +50,7 @@ class PageTables:
         self._users: list[int] = []
         self._free: list[int] = []
         self._next = 0
+        self.most: int | None = None
 
     @property
     def pages_in_use(self) -> int:
@@ -124,6 +130,11 @@ class PageTables:
         del sequence.table[keep:]
 
     def _take(self) -> int:
+        if self.most is not None and self.pages_in_use >= self.most:
+            raise OutOfMemory(
+                f"all of the {self.most} pages that the KV cache may have are in use",
+                "allow more, or shorten the text",
+            )
         if self._free:
             page = self._free.pop()
         else:
