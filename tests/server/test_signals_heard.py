@@ -30,8 +30,8 @@ def elsewhere():
 waits = threading.Event()
 threading.Thread(target=elsewhere, daemon=True).start()
 with Listening(app, Address("127.0.0.1", 0)) as listening:
-    threading.Timer(0.1, waits.set).start()
     try:
+        threading.Timer(0.1, waits.set).start()
         listening.wait()
     except Heard:
         print("heard")
