@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 READY_S = 600.0
 """Seconds that a server may take to load its model."""
 
-END_S = 60.0
+END_S = 120.0
 """Seconds that it may take to end."""
 
 LOOK_S = 0.2
