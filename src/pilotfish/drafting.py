@@ -14,12 +14,14 @@ from pilotfish.drafters.corpus import CorpusDrafter
 from pilotfish.drafters.either import Either
 from pilotfish.drafters.lookup import Lookup
 from pilotfish.drafters.model import ModelDrafter
+from pilotfish.drafters.recent import RecentDrafter
 from pilotfish.drafters.suffix import SuffixDrafter
 from pilotfish.errors import UsageError
 
 if TYPE_CHECKING:
     from pilotfish.corpus.index import Index
     from pilotfish.drafters.base import Drafter
+    from pilotfish.drafters.recent import RecentTexts
     from pilotfish.model import Model
 
 AUTO, OFF, SUFFIX, CORPUS = "auto", "off", "suffix", "corpus"
@@ -77,6 +79,8 @@ class Drafting:
         What the suffix drafter is joined by, or None.
     costs, beliefs
         What passes cost and guesses are worth, learned while answering without a `draft_length`.
+    recent
+        Texts of earlier requests that are looked into too, or None; to be set before `choose` is called.
     """
 
     wish: Wish
@@ -84,6 +88,7 @@ class Drafting:
     corpus: Index | None = None
     costs: Costs = field(default_factory=Costs)
     beliefs: Beliefs = field(default_factory=Beliefs)
+    recent: RecentTexts | None = None
     _made: dict[str, Drafter] = field(default_factory=dict)
     _measured: tuple[Drafter, Control] | None = None
 
@@ -162,6 +167,9 @@ class Drafting:
         return None if self.model is None else ModelDrafter(self.model.engine, self.model.name)
 
     def _lookup(self) -> Drafter:
-        if self.corpus is None:
-            return SuffixDrafter()
-        return Lookup([SuffixDrafter(), CorpusDrafter(self.corpus)])
+        drafters: list[Drafter] = [SuffixDrafter()]
+        if self.corpus is not None:
+            drafters.append(CorpusDrafter(self.corpus))
+        if self.recent is not None:
+            drafters.append(RecentDrafter(self.recent))
+        return Lookup(drafters) if len(drafters) > 1 else drafters[0]

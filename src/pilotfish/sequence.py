@@ -67,6 +67,8 @@ class Sequence:
         Whether the prompt's tokens get them too, and these, as far as it is read: None for its first token.
     draft_limit
         Most tokens of each draft for it; None for as many as pay, 0 for none.
+    salt
+        Whose it is: caches and memories of texts are shared with sequences that have the same.
     evaluated
         How many of the tokens the handle holds: all but the pending one, and fewer while the text is read.
     error
@@ -88,6 +90,7 @@ class Sequence:
     scores_prompt: bool = False
     prompt_logprobs: list[Logprobs | None] = field(default_factory=list)
     draft_limit: int | None = None
+    salt: str = ""
     evaluated: int = 0
     error: Exception | None = None
     history: History | None = field(init=False, default=None)

@@ -11,7 +11,7 @@ import pytest
 
 from decoding import assert_nothing_is_left, scripted
 from pilotfish.drafting import Drafting, Wish
-from pilotfish.engines.scripted import copying
+from pilotfish.engines.scripted import copying, sure_of
 from pilotfish.errors import Cancelled, EngineError, PromptTooLong, QueueFull
 from pilotfish.options import Options
 from pilotfish.server.log import RequestLog, line
@@ -256,3 +256,25 @@ def test_the_histogram_counts_drafts_by_how_many_tokens_were_accepted() -> None:
     assert found["draft_acceptance_rate"] == pytest.approx(8 / 18)
     assert found["num_spec_tokens"] == 5
     assert speculation([Stats()])["acceptance_histogram"] == []
+
+
+def test_answers_that_have_ended_are_drafted_from_within_their_partition_only() -> None:
+    """On a model that repeats nothing within an answer."""
+
+    def rule(tokens: tuple[int, ...]) -> Any:
+        return sure_of((tokens[-1] * 7 + 13) % 251, VOCAB_SIZE)
+
+    async def scenario() -> list[int]:
+        service = Service(
+            tiny_model(rule), Drafting(Wish(suffix=True)), Settings(prefix_tokens=0), draft_length=4, run=False
+        )
+        accepted = []
+        for salt in ("mine", "mine", "other"):
+            reply = service.start(PROMPT, Options(max_tokens=60), salt=salt)
+            await passes(service)
+            accepted.append(reply.choices[0].sequence.stats.accepted)
+        return accepted
+
+    first, again, other = running(scenario)
+    assert first == other == 0
+    assert again > 40

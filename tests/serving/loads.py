@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from decoding import assert_nothing_is_left, decoder_of, scripted
 from pilotfish.decode import Decoder
 from pilotfish.drafters.base import Drafter
+from pilotfish.drafters.recent import RecentTexts
 from pilotfish.engines.scripted import Rule
 from pilotfish.prompt import SLICE
 from pilotfish.sampling import Sampling
@@ -36,13 +37,14 @@ def service(
     most_running: int = 16,
     most_waiting: int = 256,
     context: int = 8192,
+    recent: RecentTexts | None = None,
 ) -> Scheduler:
     """Return a scheduler on a scripted target, whose clock advances by a second whenever it is asked."""
     decoder = decoder_of(rule, drafter, length, context)
     ticks = iter(range(10**9))
     decoder.clock = lambda: TICKS * next(ticks)
     prefixes = PrefixCache(decoder.engine, kept, page=4) if kept else None
-    scheduler = Scheduler(decoder, prefixes, most_running=most_running, most_waiting=most_waiting)
+    scheduler = Scheduler(decoder, prefixes, recent, most_running=most_running, most_waiting=most_waiting)
     scheduler._alike = Alike(WORTH)
     return scheduler
 

@@ -14,7 +14,7 @@ from pilotfish.engines.scripted import ngrams
 from pilotfish.errors import Cancelled, EngineError
 from pilotfish.sampling import Sampling
 from pilotfish.sequence import Sequence
-from pilotfish.serving.alike import Alike, common
+from pilotfish.serving.alike import Alike
 from serving.loads import WORTH, Load, service
 from strategies import VOCAB, Request
 
@@ -159,13 +159,3 @@ def test_by_waiting_for_others_all_together_are_done_no_later(
     alone, shared = first_tokens(batch, 10**9), first_tokens(batch, 64)
     assert max(shared) <= max(alone) + 1
     assert sum(shared) <= sum(alone) + len(batch)
-
-
-@given(
-    st.lists(st.integers(0, 1), max_size=600), st.integers(0, 600), st.lists(st.integers(0, 1), max_size=9)
-)
-def test_the_beginning_in_common_is_found(text: list[int], size: int, tail: list[int]) -> None:
-    other = text[:size] + tail
-    count = common(text, other)
-    assert text[:count] == other[:count]
-    assert count in {len(text), len(other)} or text[count] != other[count]

@@ -17,6 +17,7 @@ from text.byte_pairs import Encoder
 from text.nasty import TEXTS
 from text.score_pairs import ScoreEncoder
 from text.small_vocabulary import ID, LETTERS, MERGES, TOKENS, WORDS, metadata, tokenizer
+from text.test_sentence_piece import tokenizer as sentence_piece
 
 if TYPE_CHECKING:
     from text.conftest import Real
@@ -305,3 +306,17 @@ def test_another_vocabulary_is_refused_naming_the_first_difference(
     with pytest.raises(VocabularyMismatch) as caught:
         compare_vocabularies(SMALL, tokenizer(**changes))
     assert all(part in str(caught.value) for part in what), str(caught.value)
+
+
+def test_a_text_has_the_same_ids_while_other_threads_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a vocabulary of each kind."""
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
+    pieces = sentence_piece()
+
+    @settings(deadline=None)
+    @given(NO_SURROGATES | ODD)
+    def check(text: str) -> None:
+        for one in (SMALL, pieces):
+            assert one.encode(text, special=True, beside=True) == one.encode(text, special=True)
+
+    check()

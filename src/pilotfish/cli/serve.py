@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from pilotfish.server.listening import Address, Listening
     from pilotfish.server.settings import Settings
 
-MOST_WAITING, MOST_RUNNING, CACHE_TOKENS, BODY_MIB, DRAIN_S = 256, 16, 1 << 15, 8.0, 30.0
+MOST_WAITING, MOST_RUNNING, CACHE_TOKENS, RECENT_TOKENS, BODY_MIB, DRAIN_S = 256, 16, 1 << 15, 1 << 17, 8.0, 30.0
 
 
 @click.command("serve", short_help="Answer requests over HTTP, as OpenAI does.")
@@ -52,6 +53,13 @@ MOST_WAITING, MOST_RUNNING, CACHE_TOKENS, BODY_MIB, DRAIN_S = 256, 16, 1 << 15, 
     default=CACHE_TOKENS,
     metavar="N",
     help="Tokens kept of texts that others begin with.",
+)
+@common.option(
+    "--recent-tokens",
+    type=int,
+    default=RECENT_TOKENS,
+    metavar="N",
+    help="Tokens remembered of ended requests, to draft from.",
 )
 @common.option(
     "--kv-tokens",
@@ -87,6 +95,7 @@ def command(
     if not 0 < max_body <= 4096:
         raise UsageError(f"max_body is {max_body}", "it is a number of MiB, above 0 and at most 4096")
     _import_server()
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # prompts are few, and threads are the engine's
     from pilotfish.server.app import gate_of, make_app
     from pilotfish.server.listening import Address, Listening
 

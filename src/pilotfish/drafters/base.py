@@ -34,6 +34,11 @@ class View(Protocol):
         ...
 
     @property
+    def salt(self) -> str:
+        """Whose it is: what is learned from a text is of use to sequences with the same salt only."""
+        ...
+
+    @property
     def left(self) -> int:
         """Tokens that the answer may still have, behind the next one."""
         ...

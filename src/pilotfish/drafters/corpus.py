@@ -39,7 +39,7 @@ class CorpusDrafter(LookupDrafter["Follower"]):
     def __init__(self, index: Index, min_match: int = 3) -> None:
         self.index = index
         self.min_match = max(1, min_match)
-        super().__init__("corpus", lambda: Follower(self.index, self.min_match))
+        super().__init__("corpus", lambda _view: Follower(self.index, self.min_match))
 
 
 @dataclass(slots=True)

@@ -34,10 +34,10 @@ class LookupDrafter(Generic[R]):
     name
         Shown in statistics.
     reader
-        Makes a reader, for a sequence that was not seen before.
+        Makes a reader for a sequence that was not seen before.
     """
 
-    def __init__(self, name: str, reader: Callable[[], R]) -> None:
+    def __init__(self, name: str, reader: Callable[[View], R]) -> None:
         self.name = name
         self.readers: dict[int, R] = {}
         self._past: dict[int, PastSuccess] = {}
@@ -63,7 +63,7 @@ class LookupDrafter(Generic[R]):
         key, tokens = view.key, view.tokens
         reader = self.readers.get(key)
         if reader is None:
-            reader = self.readers[key] = self._reader()
+            reader = self.readers[key] = self._reader(view)
             self._past[key] = PastSuccess()
         past = self._past[key]
         past.learn(tokens)

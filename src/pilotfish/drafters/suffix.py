@@ -31,7 +31,7 @@ class SuffixDrafter(LookupDrafter["Window"]):
     def __init__(self, min_match: int = 2, window: int = WINDOW) -> None:
         self.min_match = max(1, min_match)
         self.window = max(2, window)
-        super().__init__("suffix", lambda: Window(self.window, self.min_match))
+        super().__init__("suffix", lambda _view: Window(self.window, self.min_match))
 
 
 @dataclass(slots=True)

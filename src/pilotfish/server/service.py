@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
 from pilotfish.asking import choices_of
 from pilotfish.decode import Decoder
+from pilotfish.drafters.recent import RecentTexts
 from pilotfish.drafting import Drafting, Wish
 from pilotfish.errors import UsageError
 from pilotfish.server.metrics import Metrics
@@ -189,6 +190,8 @@ class Service:
         self.target = target
         self.drafting = drafting or Drafting(Wish())
         self.drafting.assume(target)
+        if self.drafting.wish != Wish() and settings.recent_tokens:
+            self.drafting.recent = RecentTexts(settings.recent_tokens)
         drafter, control = self.drafting.choose(draft_length)
         decoder = Decoder(
             target.engine, drafter, control, token_count=target.tokenizer.token_count, clock=clock
@@ -197,7 +200,11 @@ class Service:
             _bound_pages(target, -(-settings.kv_tokens // PAGE))
         prefixes = PrefixCache(target.engine, settings.prefix_tokens) if settings.prefix_tokens else None
         self.scheduler = Scheduler(
-            decoder, prefixes, most_running=settings.most_running, most_waiting=settings.most_waiting
+            decoder,
+            prefixes,
+            most_running=settings.most_running,
+            most_waiting=settings.most_waiting,
+            recent=self.drafting.recent,
         )
         draft_model = self.drafting.model
         self.metrics = Metrics(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+from pilotfish.drafters.recent import MOST_TOKENS as RECENT_TOKENS
 from pilotfish.errors import UsageError
 from pilotfish.serving.prefixes import MOST_TOKENS
 from pilotfish.serving.scheduler import MOST_RUNNING, MOST_WAITING
@@ -37,6 +38,8 @@ class Settings:
         Sequences that share passes; requests that wait beside these.
     prefix_tokens
         Tokens kept of texts that others may begin with; 0 keeps nothing.
+    recent_tokens
+        Tokens remembered of requests that have ended, to draft from; 0 remembers nothing.
     kv_tokens
         Tokens that answers and kept texts may hold in the KV cache together; None for what memory allows.
     ping_s
@@ -65,6 +68,7 @@ class Settings:
     most_running: int = MOST_RUNNING
     most_waiting: int = MOST_WAITING
     prefix_tokens: int = MOST_TOKENS
+    recent_tokens: int = RECENT_TOKENS
     kv_tokens: int | None = None
     ping_s: float = 15.0
     body_s: float = 60.0
@@ -80,6 +84,6 @@ class Settings:
                         shown = "a key" if field.name == "api_keys" else repr(text[:80])
                         raise UsageError(f"{field.name} has {shown} that is no name", "give printable text")
             elif isinstance(value, int | float) and not isinstance(value, bool):
-                least = 0 if field.name == "prefix_tokens" else 1
+                least = 0 if field.name in {"prefix_tokens", "recent_tokens"} else 1
                 if not value >= least:
                     raise UsageError(f"{field.name} is {value}", f"it is at least {least}")

@@ -73,7 +73,7 @@ def encoded(service: Service, text: str, *, bos: bool | None = None) -> list[int
             f"the prompt has at least {least} tokens and the context holds {service.context}",
             "shorten the prompt or load the model with a larger context",
         )
-    return service.target.tokenizer.encode(text, special=True, bos=bos)
+    return service.target.tokenizer.encode(text, special=True, bos=bos, beside=True)
 
 
 async def merged(replies: Sequence[Reply]) -> AsyncIterator[tuple[int, list[Event]]]:

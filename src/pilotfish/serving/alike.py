@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pilotfish.beginnings import common
+
 if TYPE_CHECKING:
     from pilotfish.sequence import Sequence
     from pilotfish.serving.ticket import Ticket
@@ -101,14 +103,3 @@ class Alike:
             for lead in follower.leads:
                 if lead.sequence is sequence and lead.held - follower.sequence.evaluated >= self.worth:
                     yield follower.ticket, follower.sequence, lead.held
-
-
-def common(first: list[int], second: list[int]) -> int:
-    """Return how many tokens two texts have in common at the beginning."""
-    size, step = min(len(first), len(second)), 256
-    at = 0
-    while at < size and first[at : at + step] == second[at : at + step]:
-        at += step
-    while at < size and first[at] == second[at]:
-        at += 1
-    return min(at, size)

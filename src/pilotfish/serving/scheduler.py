@@ -20,6 +20,7 @@ from pilotfish.serving.ticket import Listener, Ticket, cancelled
 
 if TYPE_CHECKING:
     from pilotfish.decode import Decoder
+    from pilotfish.drafters.recent import RecentTexts
     from pilotfish.sequence import Sequence, Token
     from pilotfish.serving.prefixes import Page, PrefixCache
 
@@ -42,6 +43,8 @@ class Scheduler:
         With the drafter that serves all requests.
     prefixes
         Where beginnings of texts are kept; None keeps nothing.
+    recent
+        Where the texts of requests that have ended are remembered, for a `RecentDrafter`.
     most_running, most_waiting
         Bounds on the sequences that share passes, at most 128, and on the requests that wait.
 
@@ -55,6 +58,7 @@ class Scheduler:
         self,
         decoder: Decoder,
         prefixes: PrefixCache | None = None,
+        recent: RecentTexts | None = None,
         *,
         most_running: int = MOST_RUNNING,
         most_waiting: int = MOST_WAITING,
@@ -65,6 +69,7 @@ class Scheduler:
             raise UsageError(f"most_waiting is {most_waiting}", "let at least 1 request wait")
         self.decoder = decoder
         self.prefixes = prefixes
+        self.recent = recent
         self.most_running = most_running
         self.most_waiting = most_waiting
         self.passes = 0
@@ -98,7 +103,7 @@ class Scheduler:
         *choices
             Sequences with the same prompt, of which nothing is computed yet.
         salt
-            Cached beginnings are shared with requests that have the same.
+            Cached beginnings and memories of texts are shared with requests that have the same.
         listener
             Called as ``listener(ticket, tokens)`` in the scheduler's thread after each pass that brought
             tokens, and at the end, when `done` is set; not to take long. By default the ticket is iterated.
@@ -116,6 +121,7 @@ class Scheduler:
             raise UsageError(f"{len(choices)} answers are wanted", f"ask for 1 to {self.most_running}")
         for s in choices:
             s.fit(self.decoder.engine.context)
+            s.salt = salt
         ticket = Ticket(choices, salt, listener, self.decoder.clock)
         with self._changed:
             if self._draining:
@@ -168,6 +174,8 @@ class Scheduler:
             self._end(self._waiting.popleft(), cancelled("no more is answered"))
         if self.prefixes is not None:
             self.prefixes.clear()
+        if self.recent is not None:
+            self.recent.clear()
         held = getattr(self.decoder.engine, "pages_in_use", 0)
         if held:  # whoever measures a server looks for this line
             _log.warning("%d pages of the KV cache are still held, though nothing runs", held)
@@ -344,6 +352,10 @@ class Scheduler:
     def _end(self, ticket: Ticket, error: Exception | None, tokens: list[Token] | None = None) -> None:
         """Free all that a request holds, and tell its client."""
         self._free(ticket)
+        if self.recent is not None:
+            for s in ticket.choices:
+                if s.stats.tokens and not s.scores_prompt:  # who wants scores hardly writes on
+                    self.recent.add(ticket.salt, s.tokens)
         if ticket in self._running:
             self._running.remove(ticket)
             self._crowded = False

@@ -9,6 +9,7 @@ import tokenizers
 from tokenizers import Regex, models, pre_tokenizers
 
 from pilotfish.errors import FormatError, UnsupportedError, shown
+from pilotfish.text.merging import ids_of
 from pilotfish.text.pre_tokenizers import PRE_TOKENIZERS, PreTokenizer
 from pilotfish.text.vocabulary import LETTER_TO_BYTE, Kind, Vocabulary, strings_at
 
@@ -50,11 +51,10 @@ class ByteLevelEncoder:
         self._size = len(vocabulary.tokens)
         self._bpe = _byte_pair_encoder(vocabulary, cut, _merges(metadata, vocabulary))
 
-    def encode(self, text: str, *, begins: bool) -> list[int]:
+    def encode(self, text: str, *, begins: bool, beside: bool = False) -> list[int]:
         """Return the ids of a text; where it stands makes no difference."""
         del begins
-        found = self._bpe.encode(text, add_special_tokens=False).ids
-        return [token for token in found if token < self._size]
+        return [token for token in ids_of(self._bpe, text, beside=beside) if token < self._size]
 
 
 def _merges(metadata: Mapping[str, object], vocabulary: Vocabulary) -> list[tuple[str, str]]:

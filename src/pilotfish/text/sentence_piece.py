@@ -13,6 +13,7 @@ import tokenizers
 from tokenizers import models
 
 from pilotfish.errors import FormatError, UnsupportedError
+from pilotfish.text.merging import ids_of
 from pilotfish.text.vocabulary import SPACE, Kind, Vocabulary
 
 if TYPE_CHECKING:
@@ -65,10 +66,10 @@ class SentencePieceEncoder:
             raise FormatError(f"the vocabulary can't be used: {error}", "fetch the file again") from None
         self._bpe = tokenizers.Tokenizer(model)
 
-    def encode(self, text: str, *, begins: bool) -> list[int]:
+    def encode(self, text: str, *, begins: bool, beside: bool = False) -> list[int]:
         """Return the ids of a text. Most vocabularies want a space before it where it `begins`."""
         text = (self._prefix if begins else "") + text.replace(" ", SPACE)
-        found: list[int] = self._bpe.encode(text, add_special_tokens=False).ids
+        found = ids_of(self._bpe, text, beside=beside)
         if not self._left_over or max(found, default=0) < self._size:
             return found
         ids = []

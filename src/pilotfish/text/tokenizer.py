@@ -28,7 +28,7 @@ class Encoder(Protocol):
 
     adds_bos: bool
 
-    def encode(self, text: str, *, begins: bool) -> list[int]:
+    def encode(self, text: str, *, begins: bool, beside: bool = False) -> list[int]:
         """Return the ids of a text; `begins` if nothing, or a special token, stands before it."""
         ...
 
@@ -104,7 +104,9 @@ class Tokenizer:
             vocabulary, encoder, adds_bos=bool(adds_bos), swallows_space=_swallows_space(metadata, vocabulary)
         )
 
-    def encode(self, text: str, *, special: bool = False, bos: bool | None = None) -> list[int]:
+    def encode(
+        self, text: str, *, special: bool = False, bos: bool | None = None, beside: bool = False
+    ) -> list[int]:
         """Return the ids of a text.
 
         Parameters
@@ -116,6 +118,8 @@ class Tokenizer:
             own words, it is plain text.
         bos
             Whether to begin with the beginning-of-text token; None does as the file says. Never doubled.
+        beside
+            Whether other threads of Python may run meanwhile: `merging.ids_of` says at what price.
         """
         try:
             text.encode("utf-8")
@@ -133,7 +137,7 @@ class Tokenizer:
                 continue
             plain = piece.lstrip(string.whitespace) if ids and ids[-1] in self._swallows_space else piece
             if plain:
-                ids.extend(self._encoder.encode(plain, begins=begins))
+                ids.extend(self._encoder.encode(plain, begins=begins, beside=beside))
                 begins = False
         wants_bos = self._adds_bos if bos is None else bos
         if wants_bos and self.bos_id is None:

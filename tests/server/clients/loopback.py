@@ -100,13 +100,11 @@ class Server:
 
 
 @contextlib.contextmanager
-def served(
-    target: TextModel, settings: Settings | None = None, *, draft: str = "suffix", draft_length: int = 4
-) -> Iterator[Server]:
-    """Serve a model; `draft_length` is fixed, since what is drafted would depend on the clock otherwise."""
+def served(target: TextModel, settings: Settings | None = None, *, draft_length: int = 4) -> Iterator[Server]:
+    """Serve a model; the length of drafts is fixed, what is drafted would depend on the clock otherwise."""
     settings = settings or Settings()
     with (
-        Service(target, Drafting(Wish.read(draft)), settings, draft_length=draft_length) as service,
+        Service(target, Drafting(Wish.read("suffix")), settings, draft_length=draft_length) as service,
         socket.create_server(("127.0.0.1", 0)) as listening,
     ):
         config = uvicorn.Config(make_app(service, settings), log_level="warning", lifespan="off", ws="none")

@@ -86,13 +86,12 @@ def test_a_wrong_key_is_an_authentication_error() -> None:
     """With keys, nothing is told without one of them, not even the model's name."""
     with served(tiny_model(reciting()), Settings(api_keys=("one", "two"))) as server:
         wrong = server.client.with_options(api_key="three")
-        for ask in (
-            lambda client: client.models.list(),
-            lambda client: client.chat.completions.create(model="tiny", messages=ASKED),
-            lambda client: client.responses.create(model="tiny", input="a"),
-        ):
-            with pytest.raises(openai.AuthenticationError):
-                ask(wrong)
+        with pytest.raises(openai.AuthenticationError):
+            wrong.models.list()
+        with pytest.raises(openai.AuthenticationError):
+            wrong.chat.completions.create(model="tiny", messages=ASKED)
+        with pytest.raises(openai.AuthenticationError):
+            wrong.responses.create(model="tiny", input="a")
         for key in ("one", "two"):
             right = server.client.with_options(api_key=key)
             assert right.models.list().data[0].id == "tiny"
@@ -111,7 +110,7 @@ def test_a_failure_in_mid_stream_is_raised_there(ask: Ask) -> None:
         else:
             with pytest.raises(openai.APIError, match="the pass broke"):
                 said.extend(stream)
-        assert len(said) > 2
+        assert said
         assert ask(server).model == server.model
 
 
@@ -127,10 +126,11 @@ def test_a_failure_of_an_unstreamed_answer_is_an_error_of_the_server(ask: Ask) -
 
 def test_one_request_too_many_is_a_rate_limit_error() -> None:
     """It is refused at once and told when to come again; those before it are answered in full."""
-    opened = threading.Event()
+    there, opened = threading.Event(), threading.Event()
     recite = reciting()
 
     def rule(tokens: tuple[int, ...]) -> Any:
+        there.set()
         assert opened.wait(60)
         return recite(tokens)
 
@@ -138,19 +138,22 @@ def test_one_request_too_many_is_a_rate_limit_error() -> None:
 
         async def crowd() -> list[Any]:
             async with server.async_client() as client:
-                asked = [
-                    asyncio.ensure_future(
+
+                def ask() -> asyncio.Future[Any]:
+                    return asyncio.ensure_future(
                         client.chat.completions.create(model="tiny", messages=ASKED, temperature=0)
                     )
-                    for _ in range(4)
-                ]
+
+                asked = [ask()]
+                assert await asyncio.to_thread(there.wait, 60)
+                asked += [ask(), ask(), ask()]
                 refused, _ = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
                 assert len(refused) == 1
                 opened.set()
                 return await asyncio.gather(*asked, return_exceptions=True)
 
         answers = asyncio.run(crowd())
-    errors = [one for one in answers if isinstance(one, BaseException)]
+    errors: list[Any] = [one for one in answers if isinstance(one, BaseException)]
     assert [type(one) for one in errors] == [openai.RateLimitError]
     assert errors[0].response.headers["Retry-After"] == "1"
     said = [one.choices[0].message.content for one in answers if not isinstance(one, BaseException)]

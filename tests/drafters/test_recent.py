@@ -1,0 +1,170 @@
+"""What was answered a moment ago is drafted from: with the same salt only, within bounds, latest first."""
+
+# ruff: noqa: D102 - the rules of the machine say what they do
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from pilotfish.corpus.index import SEPARATOR
+from pilotfish.drafters.recent import DEPTH, MATCH, PLACES, RecentDrafter, RecentTexts
+from pilotfish.sampling import Sampling
+from pilotfish.sequence import Sequence
+
+texts = st.lists(st.integers(0, 2), max_size=40)
+
+
+def drafted(recent: RecentTexts, tokens: list[int], salt: str = "", limit: int = 6) -> tuple[int, ...]:
+    view = Sequence(tokens, Sampling(), 100, salt=salt)
+    return RecentDrafter(recent).propose([view], [limit])[0].tokens
+
+
+def expected(known: list[list[int]], tokens: list[int]) -> int:
+    """Return by trial how many of the last tokens stand in texts, with something behind them."""
+    for count in range(min(DEPTH, len(tokens)), MATCH - 1, -1):
+        end = tokens[len(tokens) - count :]
+        if any(end == text[at - count : at] for text in known for at in range(count, len(text))):
+            return count
+    return 0
+
+
+@given(st.lists(texts, max_size=3), texts)
+def test_the_longest_match_is_found_and_what_follows_it_is_what_stood_there(
+    before: list[list[int]], text: list[int]
+) -> None:
+    """As far as the latest places of its last tokens are remembered; here that is all there are, or some."""
+    recent = RecentTexts()
+    for one in before:
+        recent.add("", one)
+    matched, rows = recent.find("", text, 5)
+    most = expected(before, text)
+    places = sum(
+        one[at - MATCH : at] == text[len(text) - MATCH :] for one in before for at in range(MATCH, len(one))
+    )
+    assert matched == most or (0 < matched < most and places > PLACES)
+    assert bool(rows) == bool(matched)
+    for row in rows:
+        assert len(row) == 5
+        said = [token for token in row if token != SEPARATOR]
+        assert said
+        assert any(
+            text[len(text) - matched :] + said == one[at - matched : at + len(said)]
+            for one in before
+            for at in range(matched, len(one))
+        )
+
+
+@given(st.lists(texts, max_size=4), texts)
+def test_nothing_is_drafted_from_texts_with_another_salt(before: list[list[int]], text: list[int]) -> None:
+    recent = RecentTexts()
+    for one in before:
+        recent.add("mine", one)
+    assert drafted(recent, text, "yours") == ()
+    assert drafted(recent, text, "") == ()
+
+
+def test_the_same_request_again_is_drafted_from_its_first_answer() -> None:
+    recent = RecentTexts()
+    recent.add("", [1, 2, 3, 4, 5, 6, 7, 8, 9, 10])
+    assert drafted(recent, [1, 2, 3, 4]) == (5, 6, 7, 8, 9, 10)
+    assert drafted(recent, [1, 2, 3, 4], limit=2) == (5, 6)
+    assert drafted(recent, [1, 2, 3]) == ()
+
+
+def test_what_most_of_the_matches_say_is_drafted_and_the_latest_on_a_tie() -> None:
+    recent = RecentTexts()
+    for first, then in ((20, 8), (21, 7), (22, 8), (23, 9)):
+        recent.add("", [first, 1, 2, 3, 4, then, then])
+    assert drafted(recent, [1, 2, 3, 4])[0] == 8
+    recent = RecentTexts()
+    for first, then in ((20, 7), (21, 9)):
+        recent.add("", [first, 1, 2, 3, 4, then, then])
+    assert drafted(recent, [1, 2, 3, 4])[0] == 9
+
+
+def test_a_conversation_that_goes_on_is_remembered_once_and_others_from_where_they_differ() -> None:
+    recent = RecentTexts()
+    system = list(range(100, 200))
+    talk = [*system, *range(40)]
+    recent.add("", talk)
+    assert recent.tokens == 140
+    recent.add("", [*talk, *range(50, 80)])
+    assert recent.tokens == 170
+    recent.add("", [*system, *range(300, 310)])
+    assert recent.tokens == 170 + DEPTH + 10
+    recent.add("", [*system, *range(300, 330)])
+    assert recent.tokens == 170 + DEPTH + 30
+    recent.add("", talk)
+    assert recent.tokens == 170 + DEPTH + 30
+    assert drafted(recent, talk)[0] == 50
+    assert drafted(recent, [*system, 300, 301])[0] == 302
+
+
+def test_the_least_recently_used_text_is_forgotten_first() -> None:
+    recent = RecentTexts(most_tokens=24)
+    for n in (1, 2, 3):
+        recent.add(str(n % 2), [n * 10 + i for i in range(8)])
+    assert drafted(recent, [10, 11, 12, 13], "1")[0] == 14  # used again
+    recent.add("1", [40 + i for i in range(8)])
+    assert recent.tokens == 24
+    assert drafted(recent, [20, 21, 22, 23], "0") == ()
+    assert drafted(recent, [10, 11, 12, 13], "1")[0] == 14
+
+
+def test_of_a_text_that_is_too_long_the_end_is_remembered() -> None:
+    recent = RecentTexts(most_tokens=20)
+    recent.add("", list(range(100)))
+    assert recent.tokens == 20
+    assert drafted(recent, [90, 91, 92, 93])[0] == 94
+    assert drafted(recent, [70, 71, 72, 73]) == ()
+
+
+class Remembered(RuleBasedStateMachine):
+    """Texts are added and looked up in any order, while others are forgotten."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.recent = RecentTexts(most_tokens=60)
+
+    @rule(text=texts, salt=st.sampled_from(["a", "b"]))
+    def add(self, text: list[int], salt: str) -> None:
+        self.recent.add(salt, text)
+
+    @rule(text=texts, salt=st.sampled_from(["a", "b", "c"]))
+    def find(self, text: list[int], salt: str) -> None:
+        matched, rows = self.recent.find(salt, text, 3)
+        assert bool(matched) == bool(rows)
+
+    @invariant()
+    def the_index_has_places_of_remembered_texts_only(self) -> None:
+        shelves = self.recent._shelves
+        remembered = [text for shelf in shelves.values() for text in shelf.texts]
+        assert set(remembered) == set(self.recent._texts)
+        assert sum(len(text.tokens) for text in remembered) == self.recent.tokens <= 60
+        for salt, shelf in shelves.items():
+            assert shelf.texts
+            for places in shelf.places.values():
+                assert 0 < len(places) <= PLACES
+                assert all(text in shelf.texts and text.salt == salt for text, _ in places)
+
+    def teardown(self) -> None:
+        self.recent.clear()
+        assert (self.recent.tokens, self.recent._shelves) == (0, {})
+
+
+TestRemembered = Remembered.TestCase
+TestRemembered.settings = settings(max_examples=40, stateful_step_count=25)
+
+
+def test_its_memory_and_work_are_bounded_whatever_is_added() -> None:
+    """Tokens that repeat for ever, and texts by the thousand."""
+    recent, draw = RecentTexts(most_tokens=3000), random.Random(1)  # noqa: S311 - no secret
+    for _ in range(300):
+        recent.add("", [7] * draw.randint(1, 4000))
+        recent.add(str(draw.randint(0, 50)), [draw.randint(0, 9) for _ in range(draw.randint(1, 60))])
+        assert recent.tokens <= 3000
+    assert sum(len(shelf.places) for shelf in recent._shelves.values()) <= 3000
