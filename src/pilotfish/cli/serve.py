@@ -22,14 +22,8 @@ if TYPE_CHECKING:
     from pilotfish.server.listening import Address, Listening
     from pilotfish.server.settings import Settings
 
-MOST_WAITING, MOST_RUNNING, CACHE_TOKENS, RECENT_TOKENS, BODY_MIB, DRAIN_S = (
-    256,
-    16,
-    1 << 15,
-    1 << 17,
-    8.0,
-    30.0,
-)
+MOST_WAITING, MOST_RUNNING, BODY_MIB, DRAIN_S = 256, 16, 8.0, 30.0
+CACHE_TOKENS, RECENT_TOKENS = 1 << 15, 1 << 17
 
 
 @click.command("serve", short_help="Answer requests over HTTP, as OpenAI does.")
