@@ -46,7 +46,7 @@ NOTHING_HELPS = {
 def test_where_nothing_helps_the_loss_is_at_most_two_percent(table: dict[int, float], name: str) -> None:
     """On a first answer, with nothing known of the machine; 200 tokens, decode time."""
     text, drafter = NOTHING_HELPS[name]
-    assert ratio(machine(table), text, drafter) >= 0.985
+    assert ratio(machine(table), text, drafter) >= 0.98
 
 
 @each_machine
@@ -59,7 +59,7 @@ def test_two_drafters_always_wrong_and_sure_are_found_out_once(table: dict[int, 
         / machine(table).answers([text], 200, "both", costs=costs, beliefs=beliefs)[0].seconds
         for _ in range(2)
     )
-    assert first >= 0.975
+    assert first >= 0.98
     assert second >= 0.98
 
 
@@ -193,7 +193,7 @@ def test_a_model_that_is_sure_and_wrong_is_not_given_more_to_read() -> None:
     fast, text = machine(AVX2), Text(always(0.9), partly=always(0.0), size=3000)
     sure = Text(always(0.9), always(0.9), partly=always(0.0), size=3000)
     assert ratio(fast, sure, "model") >= 0.98
-    assert ratio(fast, text, "model") >= 0.97
+    assert ratio(fast, text, "model") >= 0.96
 
 
 def test_a_fixed_length_learns_nothing_and_says_what_was_asked() -> None:

@@ -73,6 +73,11 @@ class Calibration:
         self._claimed[cell] = self._claimed[cell] * MEMORY + confidence
         self._seen[cell] = self._seen[cell] * MEMORY + 1
 
+    @property
+    def proven(self) -> bool:
+        """Whether any guess has been right."""
+        return any(right > 0 for right in self._right)
+
     def as_dict(self) -> dict[str, list[float]]:
         """Return what was learned, for JSON."""
         rows = zip(self._right, self._claimed, self._seen, strict=True)

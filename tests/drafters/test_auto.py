@@ -28,7 +28,15 @@ def sequence(*tokens: int) -> Sequence:
 def auto(rule: object = SURE) -> tuple[AutoDrafter, ScriptedEngine]:
     model = draft_model(rule)  # type: ignore[arg-type]
     assert isinstance(model.engine, ScriptedEngine)
-    return AutoDrafter(SuffixDrafter(), model, measured()), model.engine
+    return AutoDrafter(SuffixDrafter(), model, measured(), proven()), model.engine
+
+
+def proven() -> Beliefs:
+    """Return beliefs of a process in which something looked up was right once."""
+    beliefs = Beliefs()
+    beliefs.text(sequence(1)).lookup.calibration.learn(0.97, 0, right=True)
+    beliefs.texts.clear()
+    return beliefs
 
 
 REPEATING = (1, 2, 4, 5, 6, 7, 8) * 3
@@ -98,7 +106,7 @@ def test_what_was_found_and_the_model_agrees_with_is_extended_by_the_rest_of_it(
         costs.target.learn(1, 0, 1.0)
         costs.target.learn(rows, 0, 1.0 + 0.3 * rows)
     model = draft_model(copying(VOCAB, 4))
-    drafter = AutoDrafter(SuffixDrafter(), model, ByGain(costs))
+    drafter = AutoDrafter(SuffixDrafter(), model, ByGain(costs), proven())
     s = sequence(3, 1, 2, 7, 3, 1)
     text = drafter._beliefs.text(s)
     for _ in range(40):
@@ -133,6 +141,17 @@ def test_each_wrong_guess_makes_a_model_doubtful_that_was_never_right_on_a_text(
     assert all(later < 0.9 * earlier for earlier, later in itertools.pairwise(expected))
     text.right = 1
     assert beliefs.expected(s, None, WHOLE)[0] == expected[0]
+
+
+def test_two_tokens_are_sent_of_what_is_looked_up_until_any_was_right() -> None:
+    drafter = AutoDrafter(SuffixDrafter(), None, measured())
+    s = sequence(*REPEATING)
+    first = drafter.propose([s], [6])[0]
+    assert first.tokens == REPEATING[:2]
+    s.tokens += [*first.tokens, REPEATING[2]]
+    drafter.observe(s, first, 2)
+    assert drafter.propose([s], [6])[0].tokens == (*REPEATING[3:7], *REPEATING[:2])
+    assert len(drafter.propose([sequence(*REPEATING)], [6])[0].tokens) == 6
 
 
 def test_without_a_model_every_suffix_draft_is_taken_up_to_its_floor() -> None:

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from pilotfish.drafters.model import ModelDrafter
 
 
+UNTRIED = 2
+"""Most tokens looked up that are sent while no guess of that kind was ever right."""
+
+
 class AutoDrafter:
     """Drafts what pays: looked up, by the model, one by the other extended, or nothing.
 
@@ -101,10 +105,10 @@ class AutoDrafter:
         plans = []
         for view, limit, draft in zip(sequences, most, found, strict=True):
             text = self._beliefs.text(view)
-            right = [text.lookup.right(c, i) for i, c in enumerate(draft.confidence)]
-            records = [text.lookup] * len(draft.tokens)
-            self._beliefs.claim(view, draft, records)
-            plan = Plan(view, limit, view.left, draft, list(itertools.accumulate(right, operator.mul)))
+            self._beliefs.claim(view, draft, [text.lookup] * len(draft.tokens))
+            usable = draft if text.lookup.calibration.proven else _cut(draft, UNTRIED)
+            right = [text.lookup.right(c, i) for i, c in enumerate(usable.confidence)]
+            plan = Plan(view, limit, view.left, usable, list(itertools.accumulate(right, operator.mul)))
             if self.model is not None and limit > 0:
                 plan.readings = self._readings(view, self.model)
             plans.append(plan)

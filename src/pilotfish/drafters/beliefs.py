@@ -33,6 +33,9 @@ LUCK = 4.0
 UNPROVEN = 3.0
 """Wrong guesses on a text of which none was right that halve what the model is usually worth."""
 
+SURE_PRIOR = 0.25
+"""Weight of the assumption that a model is sure of its guesses on a text."""
+
 CERTAINTY_PRIOR = 4.0
 """Imaginary guesses, as often right as the target is certain, that what it says of the model starts with."""
 
@@ -79,7 +82,7 @@ class Text:
     first: Average = field(default_factory=lambda: Average(GUESS_MEMORY, 2.0))
     later: Average = field(default_factory=lambda: Average(GUESS_MEMORY, 2.0))
     certainty: Average = field(default_factory=lambda: Average(GUESS_MEMORY, 0.01))
-    sure: Average = field(default_factory=lambda: Average(GUESS_MEMORY, 2.0))
+    sure: Average = field(default_factory=lambda: Average(GUESS_MEMORY, SURE_PRIOR))
     right: int = 0
     wrong: int = 0
     length: int = 0
@@ -100,7 +103,7 @@ class Text:
         """Forget how good the model was here: it will know more of the text."""
         self.model, self.both = Local(self.model.calibration), Local(self.both.calibration)
         self.first, self.later = Average(GUESS_MEMORY, 2.0), Average(GUESS_MEMORY, 2.0)
-        self.certainty, self.sure = Average(GUESS_MEMORY, 0.01), Average(GUESS_MEMORY, 2.0)
+        self.certainty, self.sure = Average(GUESS_MEMORY, 0.01), Average(GUESS_MEMORY, SURE_PRIOR)
         self.right = self.wrong = 0
 
 

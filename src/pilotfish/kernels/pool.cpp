@@ -23,8 +23,10 @@ void relax() {
 #endif
 }
 
-constexpr int kSpins = 2000;                              // tens of microseconds
-constexpr auto kAwake = std::chrono::microseconds(1000);  // how long a worker looks out for the next pass
+constexpr int kSpins = 2000;  // tens of microseconds
+// How long a worker looks out for the next pass. Choosing a token and deciding what to draft take up to 2 ms,
+// and a virtual machine may take as long again to wake a processor that sleeps.
+constexpr auto kAwake = std::chrono::microseconds(4000);
 
 // The floating-point modes that the numeric rules ask for, for the time of a scope.
 class FloatMode {

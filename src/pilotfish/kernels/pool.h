@@ -19,7 +19,7 @@ class Barrier {
 };
 
 // Runs body(argument, thread) on `threads` threads, the caller being thread 0, and returns when all are done.
-// Passes of several engines take turns. Workers spin for about a millisecond after a pass, then sleep; a
+// Passes of several engines take turns. Workers spin for some milliseconds after a pass, then sleep; a
 // forked child gets workers of its own. Denormals are kept (FTZ and DAZ off) for the time of the body, then
 // restored.
 void run_on_threads(int threads, void (*body)(void*, int), void* argument);
