@@ -266,7 +266,11 @@ def test_answers_that_have_ended_are_drafted_from_within_their_partition_only() 
 
     async def scenario() -> list[int]:
         service = Service(
-            tiny_model(rule), Drafting(Wish(suffix=True)), Settings(prefix_tokens=0), draft_length=4, run=False
+            tiny_model(rule),
+            Drafting(Wish(suffix=True)),
+            Settings(prefix_tokens=0),
+            draft_length=4,
+            run=False,
         )
         accepted = []
         for salt in ("mine", "mine", "other"):

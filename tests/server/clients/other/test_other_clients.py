@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import pilotfish
+from server.clients import test_examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +52,8 @@ def llm(smollm2: Path) -> Iterator[LLM]:
 
 def _served(model: Path, *options: str) -> Iterator[str]:
     """Serve a model on a free port, and yield the URL that the server says it is at."""
-    command = [sys.executable, "-m", "pilotfish", "serve", "-m", str(model), "--port", "0", "--alias", MODEL]
+    command = [sys.executable, "-m", "pilotfish", "serve", "-m", str(model), "--port", "0"]
+    command += ["--alias", MODEL, "--alias", test_examples.MODEL]
     with subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         said: list[str] = []
@@ -176,3 +178,18 @@ def test_llm_gets_what_the_library_says(drafting: str, river: str, tmp_path: Pat
         )
         assert not said.returncode, said.stderr
         assert said.stdout.rstrip("\n") == river
+
+
+@pytest.mark.parametrize("client", ["litellm", "langchain"])
+def test_the_examples_run(drafting: str, client: str) -> None:
+    """Those of docs/clients.md, each in a program of its own; they say something."""
+    for block in test_examples.examples(client, drafting):
+        said = subprocess.run(
+            [PYTHON, "-c", block],
+            env={**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert not said.returncode, said.stderr
+        assert said.stdout.strip()
