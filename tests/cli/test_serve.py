@@ -180,12 +180,10 @@ def test_defaults_are_those_of_the_settings() -> None:
     from pilotfish.cli import serve
     from pilotfish.server.settings import MIB, Settings
 
-    assert (serve.MOST_WAITING, serve.MOST_RUNNING, serve.CACHE_TOKENS) == (
-        MOST_WAITING,
-        MOST_RUNNING,
-        MOST_TOKENS,
-    )
+    assert (serve.MOST_WAITING, serve.MOST_RUNNING) == (MOST_WAITING, MOST_RUNNING)
+    assert serve.CACHE_TOKENS == MOST_TOKENS
     settings = Settings()
     assert settings.most_body_bytes == serve.BODY_MIB * MIB
+    assert settings.recent_tokens == serve.RECENT_TOKENS
     defaults = {option.name: option.default for option in serve.command.params}
     assert (defaults["max_stops"], defaults["max_n"]) == (settings.most_stops, settings.most_choices)

@@ -12,7 +12,7 @@ from pilotfish.server.gate import Gate
 from pilotfish.server.refusals import Refusal
 from pilotfish.server.service import Service
 from pilotfish.server.settings import Settings
-from server.asgi import CHAT, Naps, Server, ask, look, running, server, settled, until
+from server.asgi import CHAT, Naps, Server, ask, look, running, server, until
 from tiny import VOCAB_SIZE, tiny_model
 
 BODY = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 3}
@@ -73,13 +73,14 @@ def test_draining_ends_after_its_time() -> None:
 
 def test_more_requests_than_may_run_and_wait_are_told_to_come_again() -> None:
     async def scenario() -> None:
-        made, gate = closed(Settings(most_running=1, most_waiting=1, retry_s=7))
+        gate, made = Gate(2), server({}, run=False)
         gate.open(made.service)
+        made.app = make_app(gate, Settings())
         inside = [made.post(CHAT, BODY) for _ in range(2)]
-        await settled()
+        await made.submitted(2)
         refused = await made.post(CHAT, BODY).end()
         assert (refused.status, refused.error["type"]) == (429, "rate_limit_error")
-        assert refused.response_headers["retry-after"] == "7"
+        assert refused.response_headers["retry-after"] == "1"
         assert (await made.get("/metrics").end()).status == 200
         assert refused.read_bytes == 0
         for call in inside:

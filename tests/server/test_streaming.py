@@ -229,3 +229,25 @@ def test_requests_of_several_loops_and_threads_are_answered_at_once() -> None:
         assert end is None
         assert events[-1]["timings"]["predicted_n"] == 20 + i
     made.service.close()
+
+
+def test_a_fault_of_ours_is_logged_and_closes_the_connection(caplog: pytest.LogCaptureFixture) -> None:
+    """So the client does not take half an answer for a whole one."""
+
+    async def scenario() -> None:
+        made = quiet()
+        call = made.post(CHAT, LONG)
+
+        async def broken(_message: object) -> None:
+            raise ZeroDivisionError
+
+        call._send = broken  # type: ignore[assignment]
+        await made.submitted()
+        await made.step(2)
+        with pytest.raises(ZeroDivisionError):
+            await call.end()
+        await made.step()
+        assert idle(made)
+
+    running(scenario)
+    assert caplog.records[-1].getMessage() == "an answer could not be written"

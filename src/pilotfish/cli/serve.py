@@ -13,7 +13,7 @@ from pilotfish import signals
 from pilotfish.cli import common
 from pilotfish.cli.failures import notice
 from pilotfish.cli.opening import open_llm, read_options
-from pilotfish.errors import UsageError
+from pilotfish.errors import PilotfishError, UsageError
 
 if TYPE_CHECKING:
     from pilotfish.llm import LLM
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from pilotfish.server.listening import Address, Listening
     from pilotfish.server.settings import Settings
 
-MOST_WAITING, MOST_RUNNING, CACHE_TOKENS, RECENT_TOKENS, BODY_MIB, DRAIN_S = 256, 16, 1 << 15, 1 << 17, 8.0, 30.0
+MOST_WAITING, MOST_RUNNING, BODY_MIB, DRAIN_S = 256, 16, 8.0, 30.0
+CACHE_TOKENS, RECENT_TOKENS = 1 << 15, 1 << 17
 
 
 @click.command("serve", short_help="Answer requests over HTTP, as OpenAI does.")
@@ -171,6 +172,7 @@ def _serve(
                 listening.close(at_once=True)
                 raise
             raise
+        raise PilotfishError("the thread that listens has ended", "start the server again")
 
 
 def log_to_stderr() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from pilotfish.server.service import Service
     from pilotfish.server.settings import Settings
     from pilotfish.server.streaming import Sleep
+
+_log = logging.getLogger(__name__)
 
 Answer = Callable[[Context, Request], Awaitable["Response"]]
 
@@ -71,6 +74,9 @@ class Endpoint:
             await refusal.response()(scope, receive, send)
         except ClientLeft:
             pass
+        except Exception:
+            _log.exception("an answer could not be written")
+            raise  # so that the connection is closed
 
     async def _response(self, context: Context, request: Request) -> Response:
         try:
@@ -150,7 +156,7 @@ def make_app(serving: Service | Gate, settings: Settings, *, clock: Clock | None
 
 def gate_of(settings: Settings) -> Gate:
     """Return a gate that lets in what can run or wait, and no more."""
-    return Gate(settings.most_running + settings.most_waiting, settings.retry_s)
+    return Gate(settings.most_running + settings.most_waiting)
 
 
 async def _refused(request: Request, error: HTTPException) -> Response:

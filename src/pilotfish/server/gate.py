@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pilotfish.server.refusals import Refusal
+from pilotfish.server.refusals import RETRY_S, Refusal
 
 if TYPE_CHECKING:
     from pilotfish.server.service import Service
@@ -24,13 +24,10 @@ class Gate:
     ----------
     most
         Requests inside at most; those beyond are refused before their body is read.
-    retry_s
-        Seconds after which those who are refused may try again.
     """
 
-    def __init__(self, most: int, retry_s: int = 1) -> None:
+    def __init__(self, most: int) -> None:
         self._most = most
-        self._retry_s = retry_s
         self._service: Service | None = None
         self._state = LOADING
         self._inside = 0
@@ -85,7 +82,7 @@ class Gate:
         if not service.alive:
             raise self._closed("the thread that answers has ended")
         if self._inside >= self._most:
-            raise Refusal.busy(f"{self._inside} requests are being answered already", self._retry_s)
+            raise Refusal.busy(f"{self._inside} requests are being answered already")
         with self._changed:
             self._inside += 1
         try:
@@ -96,4 +93,4 @@ class Gate:
                 self._changed.notify_all()
 
     def _closed(self, why: str) -> Refusal:
-        return Refusal(503, f"{why}; try again later", "server_error", "unavailable", retry_s=self._retry_s)
+        return Refusal(503, f"{why}; try again later", "server_error", "unavailable", retry_s=RETRY_S)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pilotfish.server.gate import OPEN, Gate
-from pilotfish.server.refusals import Refusal, json_response
+from pilotfish.server.refusals import RETRY_S, Refusal, json_response
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -18,5 +18,7 @@ def health(gate: Gate) -> Response:
         return json_response({"status": state})
     if state == OPEN:
         state = "failed"
-    refusal = Refusal(503, f"the server is not answering: {state}", "server_error", "unavailable", retry_s=1)
+    refusal = Refusal(
+        503, f"the server is not answering: {state}", "server_error", "unavailable", retry_s=RETRY_S
+    )
     return json_response({"status": state, **refusal.body}, 503, refusal.headers)

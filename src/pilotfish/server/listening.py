@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
-GRACE_S = 2.0
+GRACE_S = 5.0
 """Seconds that answers whose requests were ended have to be written out."""
 
 
@@ -104,8 +104,9 @@ class Listening:
         """End it; unless `at_once`, what is being written has a short time to end."""
         self._server.should_exit = True
         self._server.force_exit = self._server.force_exit or at_once
-        self._thread.join(2 * GRACE_S)
-        self._address.socket.close()
+        self._thread.join(GRACE_S + 10)
+        if not self._thread.is_alive():
+            self._address.socket.close()
 
     def __enter__(self) -> Self:
         return self

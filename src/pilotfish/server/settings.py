@@ -46,8 +46,6 @@ class Settings:
         A stream that has nothing to tell sends a comment so often.
     body_s, write_s
         Seconds that a request may take to arrive, and a client to take a piece of its answer.
-    retry_s
-        When to come again, told to those for whom there is no room now.
 
     Raises
     ------
@@ -73,7 +71,6 @@ class Settings:
     ping_s: float = 15.0
     body_s: float = 60.0
     write_s: float = 300.0
-    retry_s: int = 1
 
     def __post_init__(self) -> None:
         for field in fields(self):
