@@ -24,6 +24,7 @@ PYTHON = os.environ.get("PILOTFISH_CLIENTS", "")
 """The Python that has them."""
 
 MODEL = "small"
+KEY = "sk-tests"
 
 pytestmark = [
     pytest.mark.models,
@@ -41,7 +42,8 @@ def drafting(smollm2: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def plain(smollm2: Path) -> Iterator[str]:
-    yield from _served(smollm2, "-d", "off")
+    """With a key, so that all that asks it shows that it can."""
+    yield from _served(smollm2, "-d", "off", "--api-key", KEY)
 
 
 @pytest.fixture(scope="module")
@@ -82,14 +84,16 @@ def _ask(script: str, *args: object, **environment: str) -> Any:
 
 
 def _scores(url: str, folder: Path, concurrent: int = 4, batch: int = 1) -> Any:
+    home = str(folder)
     return _ask(
         "ask_lm_eval.py",
         f"{url}/completions",
         MODEL,
         concurrent,
         batch,
-        HF_HOME=str(folder),
-        NLTK_DATA=str(folder),
+        HF_HOME=home,
+        NLTK_DATA=home,
+        OPENAI_API_KEY=KEY,
     )
 
 
