@@ -9,6 +9,7 @@ import msgspec
 
 from pilotfish.errors import shown, shown_name
 from pilotfish.logprobs import MOST_TOP
+from pilotfish.server.chat import ROLES
 from pilotfish.server.refusals import Refusal
 from pilotfish.server.sampling_fields import SamplingFields
 
@@ -21,10 +22,8 @@ LOGPROBS: Final = "message.output_text.logprobs"
 INCLUDABLE: Final = frozenset({LOGPROBS, "reasoning.encrypted_content"})
 """What `include` may have: log-probabilities, and what no answer has here."""
 
-ROLES: Final = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
-"""By role in a request, the role that chat templates know."""
-
 TEXTS: Final = ("input_text", "output_text", "text")
+"""Types of parts; a chat's name for text is taken too."""
 
 MESSAGE_FIELDS: Final = frozenset({"type", "role", "content", "id", "status", "phase"})
 PART_FIELDS: Final = frozenset({"type", "text", "annotations", "logprobs", "prompt_cache_breakpoint"})

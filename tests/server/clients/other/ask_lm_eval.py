@@ -1,6 +1,6 @@
 """Have lm_eval score a server on tiny tasks, and print what it found as JSON.
 
-Usage: ask_lm_eval.py URL MODEL CONCURRENT BATCH, the URL being that of /v1/completions; OPENAI_API_KEY is set.
+Usage: ask_lm_eval.py URL MODEL CONCURRENT BATCH; the URL is that of /v1/completions, OPENAI_API_KEY is set.
 """
 
 from __future__ import annotations
