@@ -121,7 +121,14 @@ def test_the_examples_of_the_readme_run(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_every_block_of_python_in_docs_is_run_by_a_test() -> None:
-    run = {"adding-a-drafter.md", "adding-an-engine.md", "serving.md", "sampling.md", "server.md"}
+    run = {
+        "adding-a-drafter.md",
+        "adding-an-engine.md",
+        "serving.md",
+        "sampling.md",
+        "server.md",
+        "clients.md",
+    }
     with_python = {p.name for p in PAGES[1:] for b in blocks(page(p.name)) if b.kind.startswith("python")}
     assert with_python == run
 

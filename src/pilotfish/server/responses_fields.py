@@ -9,6 +9,7 @@ import msgspec
 
 from pilotfish.errors import shown, shown_name
 from pilotfish.logprobs import MOST_TOP
+from pilotfish.server.chat import ROLES
 from pilotfish.server.refusals import Refusal
 from pilotfish.server.sampling_fields import SamplingFields
 
@@ -18,19 +19,15 @@ if TYPE_CHECKING:
 LOGPROBS: Final = "message.output_text.logprobs"
 """What `include` has if log-probabilities are wanted."""
 
-EMPTY: Final = frozenset({LOGPROBS, "reasoning.encrypted_content"})
+INCLUDABLE: Final = frozenset({LOGPROBS, "reasoning.encrypted_content"})
 """What `include` may have: log-probabilities, and what no answer has here."""
 
-ROLES: Final = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
-"""By role in a request, the role that chat templates know."""
-
 TEXTS: Final = ("input_text", "output_text", "text")
+"""Types of parts; a chat's name for text is taken too."""
 
-UNHEEDED: Final = {
-    "": frozenset({"type", "role", "content", "id", "status", "phase"}),
-    "part": frozenset({"type", "text", "annotations", "logprobs", "prompt_cache_breakpoint"}),
-}
-"""Of a message and of a part: the fields that are read, and those of earlier answers that say nothing new."""
+MESSAGE_FIELDS: Final = frozenset({"type", "role", "content", "id", "status", "phase"})
+PART_FIELDS: Final = frozenset({"type", "text", "annotations", "logprobs", "prompt_cache_breakpoint"})
+"""Fields that are read, and those with which earlier answers come back and which say nothing new."""
 
 
 class TextFormat(msgspec.Struct, forbid_unknown_fields=True):
@@ -86,7 +83,7 @@ class ResponsesRequest(SamplingFields, kw_only=True):
             400, naming the field.
         """
         for i, name in enumerate(self.include or ()):
-            if name not in EMPTY:
+            if name not in INCLUDABLE:
                 _refuse(
                     f"include[{i}]", f"is {shown(name)}; answers are text, and {LOGPROBS} all it can have"
                 )
@@ -137,7 +134,7 @@ def _read_item(item: Mapping[str, Any], path: str) -> Message:
         _refuse(
             f"{path}.type", f"is {shown(kind)}; only messages are taken: no tools are called, nothing is kept"
         )
-    _check_known(item, path, UNHEEDED[""])
+    _check_known(item, path, MESSAGE_FIELDS)
     role = item.get("role")
     if not isinstance(role, str) or role not in ROLES:
         _refuse(f"{path}.role", f"is {shown(role)}; use {', '.join(ROLES)}", "invalid_value")
@@ -155,7 +152,7 @@ def _read_part(part: object, path: str) -> str:
         _refuse(path, f"is {shown(part)}; give an object with type and text", "invalid_type")
     if part.get("type") not in TEXTS:
         _refuse(f"{path}.type", f"is {shown(part.get('type'))}; only text is read: use input_text")
-    _check_known(part, path, UNHEEDED["part"])
+    _check_known(part, path, PART_FIELDS)
     text = part.get("text")
     if not isinstance(text, str):
         _refuse(f"{path}.text", f"is {shown(text)}; give a string", "invalid_type")

@@ -1,6 +1,6 @@
 """Have lm_eval score a server on tiny tasks, and print what it found as JSON.
 
-Usage: ask_lm_eval.py URL MODEL CONCURRENT BATCH, the URL being that of /v1/completions.
+Usage: ask_lm_eval.py URL MODEL CONCURRENT BATCH; the URL is that of /v1/completions, OPENAI_API_KEY is set.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ def main(url: str, model: str, concurrent: str, batch: str) -> None:
             "batch_size": int(batch),
             "max_retries": 1,
             "tokenizer_backend": "remote",
+            "auth_token": os.environ["OPENAI_API_KEY"],
         },
         tasks=[CHOOSE, CONTINUE, PERPLEXITY],
         task_manager=TaskManager(include_defaults=False),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import pilotfish
+from server.clients import test_examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +24,7 @@ PYTHON = os.environ.get("PILOTFISH_CLIENTS", "")
 """The Python that has them."""
 
 MODEL = "small"
+KEY = "sk-tests"
 
 pytestmark = [
     pytest.mark.models,
@@ -40,7 +42,8 @@ def drafting(smollm2: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def plain(smollm2: Path) -> Iterator[str]:
-    yield from _served(smollm2, "-d", "off")
+    """With a key, so that all that asks it shows that it can."""
+    yield from _served(smollm2, "-d", "off", "--api-key", KEY)
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +54,8 @@ def llm(smollm2: Path) -> Iterator[LLM]:
 
 def _served(model: Path, *options: str) -> Iterator[str]:
     """Serve a model on a free port, and yield the URL that the server says it is at."""
-    command = [sys.executable, "-m", "pilotfish", "serve", "-m", str(model), "--port", "0", "--alias", MODEL]
+    command = [sys.executable, "-m", "pilotfish", "serve", "-m", str(model), "--port", "0"]
+    command += ["--alias", MODEL, "--alias", test_examples.MODEL]
     with subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         said: list[str] = []
@@ -80,14 +84,16 @@ def _ask(script: str, *args: object, **environment: str) -> Any:
 
 
 def _scores(url: str, folder: Path, concurrent: int = 4, batch: int = 1) -> Any:
+    home = str(folder)
     return _ask(
         "ask_lm_eval.py",
         f"{url}/completions",
         MODEL,
         concurrent,
         batch,
-        HF_HOME=str(folder),
-        NLTK_DATA=str(folder),
+        HF_HOME=home,
+        NLTK_DATA=home,
+        OPENAI_API_KEY=KEY,
     )
 
 
@@ -176,3 +182,18 @@ def test_llm_gets_what_the_library_says(drafting: str, river: str, tmp_path: Pat
         )
         assert not said.returncode, said.stderr
         assert said.stdout.rstrip("\n") == river
+
+
+@pytest.mark.parametrize("client", ["litellm", "langchain"])
+def test_the_examples_run(drafting: str, client: str) -> None:
+    """Those of docs/clients.md, each in a program of its own; they say something."""
+    for block in test_examples.examples(client, drafting):
+        said = subprocess.run(
+            [PYTHON, "-c", block],
+            env={**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert not said.returncode, said.stderr
+        assert said.stdout.strip()
