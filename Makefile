@@ -30,7 +30,9 @@ comma = ,
 requirements = $(BIN)/python -c 'import tomllib; \
 	toml = tomllib.load(open("pyproject.toml", "rb")); print("\n".join($(1)))'
 NEEDED = toml["build-system"]["requires"] + toml["project"]["dependencies"] + ["cmake"] + ["ninja"]
-NEEDED_BY_TESTS = toml["project"]["optional-dependencies"]["dev"]
+# Not by the name of the package itself: where it is not installed yet, the index would be asked for it.
+NEEDED_BY_TESTS = [p for p in toml["project"]["optional-dependencies"]["dev"] if not p.startswith("pilotfish[")] \
+	+ toml["project"]["optional-dependencies"]["server"]
 PEERS = [p for p in toml["project"]["optional-dependencies"]["peers"] if p.startswith("llama-cpp-python")]
 
 .PHONY: help demo test check format stubs peers references clients models demo-models verify verify-prompts emulate emulate-tools clean

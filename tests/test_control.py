@@ -46,7 +46,7 @@ NOTHING_HELPS = {
 def test_where_nothing_helps_the_loss_is_at_most_two_percent(table: dict[int, float], name: str) -> None:
     """On a first answer, with nothing known of the machine; 200 tokens, decode time."""
     text, drafter = NOTHING_HELPS[name]
-    assert ratio(machine(table), text, drafter) >= 0.98
+    assert ratio(machine(table), text, drafter) >= 0.985
 
 
 @each_machine
@@ -59,7 +59,7 @@ def test_two_drafters_always_wrong_and_sure_are_found_out_once(table: dict[int, 
         / machine(table).answers([text], 200, "both", costs=costs, beliefs=beliefs)[0].seconds
         for _ in range(2)
     )
-    assert first >= 0.97
+    assert first >= 0.975
     assert second >= 0.98
 
 

@@ -24,7 +24,7 @@ NO_LIMIT = 1 << 30
 LONGEST = 32
 """Most tokens of a draft that is left to control."""
 
-EXPLORE = 0.01
+EXPLORE = 0.006
 """Share of the time that may be lost on finding out what is not known."""
 
 SAVED = 4.0

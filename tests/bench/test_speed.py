@@ -27,6 +27,7 @@ from pilotfish.bench.speed import (
 )
 from pilotfish.control import FixedLength
 from pilotfish.drafters.base import NO_DRAFT, Draft
+from pilotfish.drafters.beliefs import Beliefs
 from pilotfish.drafters.suffix import SuffixDrafter
 from pilotfish.engines.scripted import ScriptedEngine, mistaken, ngrams
 from pilotfish.errors import UsageError
@@ -107,11 +108,11 @@ def test_the_modes_are_what_their_names_say(mode: str, drafter: str, reads: bool
     """`suffix` never asks the draft model, which says here what the target would; `model` does."""
     target, draft = tiny_model(), tiny_draft()
     modes = starts([mode], draft)
-    made = modes[mode]()[0]
+    made = modes[mode](Beliefs())[0]
     assert made is not None
     assert made.name == drafter
     assert list(modes) == [PLAIN, mode]
-    assert modes[PLAIN]()[0] is None
+    assert modes[PLAIN](Beliefs())[0] is None
     report = SpeedBench(target, modes, SETTINGS, pass_clock(target)).run(PROMPTS, 1)
     assert (engine_of(draft).passes > 0) == reads
     assert report.prompts[0].answers[PLAIN][0].stats.drafted == 0
@@ -129,11 +130,13 @@ class Watched:
 
     def __init__(self, modes: Iterable[str], make: Callable[[], Start | Any]) -> None:
         self.started: list[str] = []
+        self.beliefs: list[Beliefs] = []
         self.starts: dict[str, Start] = {mode: self._noting(mode, make) for mode in modes}
 
     def _noting(self, mode: str, make: Callable[[], Any]) -> Start:
-        def start() -> Any:
+        def start(beliefs: Beliefs) -> Any:
             self.started.append(mode)
+            self.beliefs.append(beliefs)
             return (None if mode == PLAIN else make()), FixedLength(4)
 
         return start
@@ -163,6 +166,17 @@ def test_all_modes_answer_a_prompt_before_the_next_and_take_turns_to_be_first(
         for repeat in range(repeats):
             firsts = Counter(order[0] for order in found[repeat * 4 : repeat * 4 + 4])
             assert firsts == {PLAIN: 2, SUFFIX: 1, AUTO: 1}
+
+
+def test_beliefs_are_a_modes_own_and_last_for_one_repeat() -> None:
+    """They are handed on from prompt to prompt; a repeat meets the same prompts without them."""
+    watched = Watched([PLAIN, SUFFIX], SuffixDrafter)
+    target = tiny_model()
+    SpeedBench(target, watched.starts, SETTINGS, pass_clock(target)).run(PROMPTS[:2], 2)
+    suffix = [id(b) for mode, b in zip(watched.started, watched.beliefs, strict=True) if mode == SUFFIX]
+    _warm, first, second, third, fourth = suffix
+    assert first == second != third == fourth
+    assert len({id(b) for b in watched.beliefs}) == 3 * 3
 
 
 def test_the_two_plain_answers_do_not_follow_each_other() -> None:
@@ -208,7 +222,7 @@ def test_no_drafter_meets_a_prompt_again(shared: bool) -> None:
 def test_every_answer_starts_with_drafter_and_control_of_its_own() -> None:
     draft = tiny_draft()
     for mode, start in starts(MODES, draft).items():
-        first, second = start()[0], start()[0]
+        first, second = start(Beliefs())[0], start(Beliefs())[0]
         assert first is not second or mode == PLAIN
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from pilotfish.control import ByGain
 from pilotfish.costs import Costs
 from pilotfish.drafters.auto import AutoDrafter
 from pilotfish.drafters.base import NO_DRAFT, Draft
+from pilotfish.drafters.beliefs import Beliefs
+from pilotfish.drafters.model import WHOLE
 from pilotfish.drafters.suffix import SuffixDrafter
 from pilotfish.engines.scripted import ScriptedEngine, copying, sure_of, uniform
 from pilotfish.sampling import Sampling
@@ -40,7 +44,9 @@ def test_a_sequence_that_repeats_itself_is_served_by_the_suffix_for_nothing() ->
 
 def test_a_sequence_that_does_not_is_served_by_the_model() -> None:
     drafter, engine = auto()
-    draft = drafter.propose([sequence(1, 2, 3, 4)], [6])[0]
+    s = sequence(1, 2, 3, 4)
+    drafter._beliefs.text(s).right = 1
+    draft = drafter.propose([s], [6])[0]
     assert draft.tokens == (3,) * 6
     assert draft.drafters == ("model",) * 6
     assert engine.passes == 6
@@ -105,6 +111,30 @@ def test_what_was_found_and_the_model_agrees_with_is_extended_by_the_rest_of_it(
     assert model.engine.passes < len(draft.tokens)
 
 
+def test_the_model_guesses_one_token_at_a_time_until_it_has_been_right_on_a_text() -> None:
+    drafter, _ = auto()
+    s, other = sequence(1, 2, 3, 4), sequence(4, 3, 2, 1)
+    first = drafter.propose([s], [6])[0]
+    assert len(first.tokens) == 1
+    s.tokens += [first.tokens[0], 9]
+    drafter.observe(s, first, 1)
+    assert len(drafter.propose([s], [6])[0].tokens) > 1
+    assert len(drafter.propose([other], [6])[0].tokens) == 1
+
+
+def test_each_wrong_guess_makes_a_model_doubtful_that_was_never_right_on_a_text() -> None:
+    """However sure it is of its guesses, and however good it is on other texts."""
+    beliefs, s = Beliefs(), sequence(1, 2, 3)
+    text = beliefs.text(s)
+    expected = [beliefs.expected(s, None, WHOLE)[0]]
+    for _ in range(3):
+        text.wrong += 1
+        expected.append(beliefs.expected(s, None, WHOLE)[0])
+    assert all(later < 0.9 * earlier for earlier, later in itertools.pairwise(expected))
+    text.right = 1
+    assert beliefs.expected(s, None, WHOLE)[0] == expected[0]
+
+
 def test_without_a_model_every_suffix_draft_is_taken_up_to_its_floor() -> None:
     drafter = AutoDrafter(SuffixDrafter(), None, measured())
     doubtful = drafter.propose([sequence(1, 2, 4, 1, 2, 5, 1, 2, 6, 1, 2)], [16])[0]
@@ -139,6 +169,7 @@ def test_forgetting_frees_all_three() -> None:
 def test_the_model_hears_what_became_of_the_suffix_drafts() -> None:
     drafter, engine = auto(copying(VOCAB, 1))
     s = sequence(1, 2, 3)
+    drafter._beliefs.text(s).right = 1
     draft = drafter.propose([s], [3])[0]
     s.tokens += [*draft.tokens[:1], 9]
     drafter.observe(s, Draft(draft.tokens[:1]), 1)

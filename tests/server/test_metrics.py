@@ -43,6 +43,7 @@ GAUGES = {"num_requests_running", "num_requests_waiting", "kv_cache_usage_perc"}
 OUR_GAUGES = {"kv_cache_pages", "draft_kv_cache_pages", "prefix_cache_tokens"}
 HISTOGRAMS = {
     "time_to_first_token_seconds",
+    "inter_token_latency_seconds",
     "request_time_per_output_token_seconds",
     "e2e_request_latency_seconds",
     "request_queue_time_seconds",
@@ -147,6 +148,8 @@ def test_times_are_those_of_the_ticket() -> None:
     assert figures.value("request_decode_time_seconds_sum") == total("first_s", "ended_s")
     assert figures.value("request_inference_time_seconds_sum") == total("begun_s", "ended_s")
     assert figures.value("e2e_request_latency_seconds_sum") == total("submitted_s", "ended_s")
+    assert figures.value("inter_token_latency_seconds_sum") == total("first_s", "ended_s")
+    assert figures.value("inter_token_latency_seconds_count") == 2 * 4  # plain: a token a pass
     assert figures.value("request_time_per_output_token_seconds_sum") == total("first_s", "ended_s", 1 / 4)
 
 

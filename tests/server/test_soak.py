@@ -54,6 +54,12 @@ def soaked(service: Service, asks: list[Ask], rounds: int, after: Callable[[], N
         return asyncio.run(talk(Target(Where("127.0.0.1", address.port), service.target.name)))
 
 
+def requests_held() -> int:
+    """Return how many objects there are of what a request is made of: what grows with them is a leak."""
+    gc.collect()
+    return sum(isinstance(one, Reply | Ticket | Sequence) for one in gc.get_objects())
+
+
 def must_have_drafted(service: Service) -> None:
     """Without drafts the comparison would say little."""
     told = service.metrics.registry.get_sample_value
@@ -78,14 +84,9 @@ def test_eight_clients_get_what_each_gets_alone_and_leave_nothing_behind() -> No
     """Mixed prompts, limits, temperatures and endpoints; every tenth hangs up at some event."""
     asks = draw(TEXTS, 40, seed=3, most_tokens=40)
     drafting = Drafting(Wish(model="tiny-draft"), tiny_draft(mistaken(ngrams(VOCAB_SIZE), 0.3)))
-    held: list[int] = []
-
-    def look() -> None:
-        gc.collect()
-        held.append(sum(isinstance(one, Reply | Ticket | Sequence) for one in gc.get_objects()))
-
+    before, held = requests_held(), list[int]()
     with Service(tiny_model(), drafting, Settings(prefix_tokens=1024), draft_length=3) as service:
-        must_hold(soaked(service, asks, 2, look), asks)
+        must_hold(soaked(service, asks, 2, lambda: held.append(requests_held())), asks)
         prefixes, engine = service.scheduler.prefixes, scripted(service.scheduler.decoder)
         drafts = draft_engine(service.scheduler.decoder)
         assert prefixes is not None
@@ -96,7 +97,7 @@ def test_eight_clients_get_what_each_gets_alone_and_leave_nothing_behind() -> No
         prefixes.clear()
         assert not engine.sequences
         assert not drafts.sequences
-    assert held == [0, 0]
+    assert held == [before, before]
 
 
 @pytest.mark.models

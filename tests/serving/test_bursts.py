@@ -110,6 +110,18 @@ def test_when_the_pass_of_the_reader_fails_those_that_wait_for_it_go_on(fails: i
     assert failed == ([True, False, False] if fails < 7 else [True, True, True] if fails == 8 else failed)
 
 
+def test_who_has_begun_to_answer_holds_on_to_none_of_those_it_waited_for() -> None:
+    """They may be long over."""
+    load = burst(3)
+    load.submit(Request((*SYSTEM, 3), max_tokens=50))
+    while not all(ticket.done for ticket in load.tickets[:3]):
+        load.step()
+    load.step()
+    assert not load.tickets[3].done
+    assert not load.scheduler._alike._followers
+    load.finish()
+
+
 def test_nobody_waits_for_one_whose_prompt_is_scored() -> None:
     """It reads slowly; and its own rows are all wanted, so it shares nothing either."""
     load = Load(service(LANGUAGE))

@@ -25,7 +25,7 @@ def test_figures_say_what_runs_and_waits_and_what_was_reused_of_the_prompts() ->
     assert figures.reused_tokens == 49 + 48
     assert scripted(load.decoder).tokens == 150 - figures.reused_tokens + 3
     assert (figures.kept_tokens, figures.most_kept_tokens) == (48, 400)
-    assert (figures.pages, figures.most_pages) == (None, None)
+    assert (figures.pages, figures.most_pages) == (1, None)
 
 
 def test_figures_count_those_that_lost_their_cache() -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 READY_S = 600.0
 """Seconds that a server may take to load its model."""
 
-END_S = 60.0
+END_S = 120.0
 """Seconds that it may take to end."""
 
 LOOK_S = 0.2
@@ -54,7 +54,7 @@ class Server:
     @classmethod
     def ours(cls, model: str, *options: str) -> Self:
         """Start `pilotfish serve`, and wait until it answers."""
-        server = cls([sys.executable, "-m", "pilotfish", "serve", "--model", model, "--port", "0", *options])
+        server = cls(ours_command(model, options))
         server._wait_for_line("is served at ")
         return server
 
@@ -65,7 +65,7 @@ class Server:
         assert server._process.stdout is not None
         line = server._process.stdout.readline()
         if not line:
-            raise ServerFailed(f"llama.cpp's server did not start: {server.said()[-2000:]}")
+            raise ServerFailed(f"llama.cpp's server did not start: {server.stop()[-2000:]}")
         server.about = json.loads(line)
         server.address = Address.of(server.about.pop("url"))
         return server
@@ -120,6 +120,11 @@ class Server:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+def ours_command(model: str, options: Sequence[str]) -> list[str]:
+    """Return what starts our server, on a free port."""
+    return [sys.executable, "-m", "pilotfish", "serve", "--model", model, "--port", "0", *options]
 
 
 def resident_bytes(pid: int) -> int:

@@ -1,8 +1,8 @@
 """How fast answers come: plain decoding and several ways of drafting, in turn on the same prompts.
 
-A speed alone means little on a machine that other things share. So all modes answer one prompt before the
-next one comes, the order is turned from prompt to prompt and from repeat to repeat, and plain decoding is
-measured twice in the same run: how far the two are apart is how far the run can be trusted.
+A speed alone means little on a machine that other things share. So all modes answer one prompt side by side,
+some tokens of each in turn, the order is turned from prompt to prompt and from repeat to repeat, and plain
+decoding is measured twice in the same run: how far the two are apart is how far the run can be trusted.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ import numpy as np
 
 from pilotfish.bench.conversation import Conversation
 from pilotfish.bench.ratios import interval, ratio
+from pilotfish.bench.side_by_side import Entrant, answer_side_by_side
 from pilotfish.control import ByGain
 from pilotfish.costs import Costs
 from pilotfish.decode import Decoder
 from pilotfish.drafters.auto import AutoDrafter
+from pilotfish.drafters.beliefs import Beliefs
 from pilotfish.drafters.model import ModelDrafter
 from pilotfish.drafting import Drafting, Wish
 from pilotfish.errors import UsageError
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from pilotfish.model import Model, TextModel
     from pilotfish.stats import Stats
 
-    Start = Callable[[], tuple[Drafter | None, Control]]
+    Start = Callable[[Beliefs], tuple[Drafter | None, Control]]
 
 PLAIN, SUFFIX, MODEL, AUTO = MODES = ("plain", "suffix", "model", "auto")
 AGAIN = "plain again"
@@ -88,11 +90,11 @@ def checked(modes: Iterable[str]) -> tuple[str, ...]:
 
 
 def starts(modes: Sequence[str], model: Model | None, corpus: Index | None = None) -> dict[str, Start]:
-    """Return for each mode what makes its drafter and control, in the state that every answer starts from.
+    """Return for each mode what makes the drafter and control of an answer from what is believed of guesses.
 
     `plain` drafts nothing; `suffix`, `model` (the draft model alone) and `auto` are left to control;
     `suffix` and `auto` look things up in the corpus too. What passes cost is learned once for all modes, from
-    the warm-up on: it belongs to the machine, not to a prompt. Nothing else is handed on.
+    the warm-up on: it belongs to the machine, not to a prompt.
 
     Raises
     ------
@@ -101,17 +103,17 @@ def starts(modes: Sequence[str], model: Model | None, corpus: Index | None = Non
     """
     costs = Costs()
 
-    def of_model() -> tuple[Drafter | None, Control]:
+    def of_model(beliefs: Beliefs) -> tuple[Drafter | None, Control]:
         assert model is not None
         control = ByGain(costs)
         alone = ModelDrafter(model.engine, model.name)
-        return AutoDrafter(None, alone, control, name=model.name), control
+        return AutoDrafter(None, alone, control, beliefs, name=model.name), control
 
     known: dict[str, Start] = {
-        PLAIN: lambda: Drafting(Wish()).choose("auto"),
-        SUFFIX: lambda: Drafting(Wish(suffix=True), None, corpus, costs).choose("auto"),
+        PLAIN: lambda _beliefs: Drafting(Wish()).choose("auto"),
+        SUFFIX: lambda beliefs: Drafting(Wish(suffix=True), None, corpus, costs, beliefs).choose("auto"),
         MODEL: of_model,
-        AUTO: lambda: Drafting(Wish(auto=True), model, corpus, costs).choose("auto"),
+        AUTO: lambda beliefs: Drafting(Wish(auto=True), model, corpus, costs, beliefs).choose("auto"),
     }
     if MODEL in modes and model is None:
         raise UsageError("modes has 'model', and there is no draft model", "name one with -d")
@@ -312,22 +314,16 @@ def _share(part: float, whole: float) -> float:
     return part / whole if whole > 0 else 0.0
 
 
-@dataclass(slots=True)
-class _Read:
-    """A prompt that was read once for all modes: a sequence that holds it, -1 for none yet, and seconds."""
-
-    handle: int = -1
-    seconds: float = 0.0
-
-
 class SpeedBench:
     """Answers prompts in every mode and times it.
 
     Until the first token all modes do the same, so each prompt is read once a repeat, and the seconds of that
-    count as every mode's.
+    count as every mode's. After it they take turns; see `pilotfish.bench.side_by_side`.
 
-    Each answer starts with a drafter and a control made for it, so nothing that a mode learned from one
-    answer, least of all from the same prompt, helps it with another.
+    Each answer starts with a drafter and a control made for it, which know nothing of other texts. What a
+    mode believes of guesses in general, counts by confidence and position, it has from the prompts before in
+    the same repeat, as a process has that answers one after another; each repeat starts without. So a prompt
+    is never met again by anything that has learned from it.
 
     Parameters
     ----------
@@ -354,6 +350,7 @@ class SpeedBench:
         half = (len(others) + 1) // 2
         self._order = [PLAIN, *others[:half], AGAIN, *others[half:]]
         self._found: dict[tuple[int, int], Measured] = {}
+        self._beliefs: dict[str, Beliefs] = {}
 
     def run(
         self,
@@ -368,6 +365,8 @@ class SpeedBench:
             for index, prompt in enumerate(prompts):
                 if not repeat and not index:
                     self._warm_up(prompt)
+                if not index:
+                    self._beliefs = {mode: Beliefs() for mode in order}
                 first = (index + repeat) % len(order)
                 self._talk(index, prompt, order[first:] + order[:first])
                 progress((repeat * len(prompts) + index + 1) / (repeats * len(prompts)))
@@ -377,8 +376,8 @@ class SpeedBench:
         """Answer a little in each mode: the first passes of a process are slower than all others."""
         ids = Conversation(self.target, raw=self.settings.raw).ask(prompt.turns[0])
         ids = ids[-min(WARM_PROMPT, self.target.engine.context - 1) :]
-        for mode in self._order:
-            self._answer(ids, mode, WARM_TOKENS)
+        self._beliefs = {mode: Beliefs() for mode in self._order}
+        self._answers(ids, self._order, WARM_TOKENS)
 
     def _talk(self, index: int, prompt: Prompt, order: Sequence[str]) -> None:
         """Answer a prompt's turns in every mode; what the model hears of itself is the plain answer."""
@@ -389,32 +388,21 @@ class SpeedBench:
             if found is None:
                 found = self._found[index, number] = Measured(name, prompt.category, len(ids))
                 self.report.prompts.append(found)
-            read = _Read()
-            try:
-                for mode in order:
-                    answer = self._answer(ids, mode, self.settings.max_tokens, read)
-                    found.answers.setdefault(mode, []).append(answer)
-            finally:
-                if read.handle >= 0:
-                    self.target.engine.close(read.handle)
+            for mode, answer in zip(order, self._answers(ids, order, self.settings.max_tokens), strict=True):
+                found.answers.setdefault(mode, []).append(answer)
             talk.hear(list(found.answers[PLAIN][0].ids))
 
-    def _answer(self, prompt: list[int], mode: str, max_tokens: int, read: _Read | None = None) -> Answered:
-        """Answer a prompt, which is read only if `read` does not hold it yet; its seconds always count."""
-        drafter, control = self._starts[mode]()
+    def _answers(self, prompt: list[int], order: Sequence[str], max_tokens: int) -> list[Answered]:
+        """Answer a prompt, which is read once, in several modes side by side."""
+        entrants = [self._entrant(prompt, mode, max_tokens) for mode in order]
+        answer_side_by_side(entrants)
+        return [Answered(tuple(one.ids), one.sequence.stats) for one in entrants]
+
+    def _entrant(self, prompt: list[int], mode: str, max_tokens: int) -> Entrant:
+        drafter, control = self._starts[mode](self._beliefs[mode])
         tokenizer, settings = self.target.tokenizer, self.settings
         decoder = Decoder(
             self.target.engine, drafter, control, token_count=tokenizer.token_count, clock=self.clock
         )
         sampling = Sampling(settings.temperature, seed=settings.seed)
-        sequence = TokenSequence(list(prompt), sampling, max_tokens, tokenizer.end_ids)
-        if read is not None and read.handle >= 0:
-            sequence.handle = self.target.engine.fork(read.handle)
-        answer = decoder.run(sequence)
-        ids = [next(answer).id]
-        if read is not None and read.handle < 0:
-            read.handle, read.seconds = self.target.engine.fork(sequence.handle), sequence.stats.prompt_s
-        ids += [token.id for token in answer]
-        if read is not None:
-            sequence.stats.prompt_s = read.seconds
-        return Answered(tuple(ids), sequence.stats)
+        return Entrant(decoder, TokenSequence(list(prompt), sampling, max_tokens, tokenizer.end_ids))

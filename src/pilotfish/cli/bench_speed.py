@@ -62,10 +62,10 @@ def speed_command(
     as_json: bool,
     **values: Any,  # noqa: ANN401 - checked there
 ) -> int:
-    """Time answers plain and drafted for, all modes on one prompt before the next.
+    """Time answers plain and drafted for, all modes side by side on one prompt before the next.
 
-    Every answer starts with fresh drafters. Plain decoding is timed twice; a run in which it differs from
-    itself by more than 2 % is marked invalid. Exit code 1 if a mode's answer is not the plain one.
+    No drafter has met a prompt before. Plain decoding is timed twice; a run in which it differs from itself
+    by more than 2 % is marked invalid. Exit code 1 if a mode's answer is not the plain one.
     """
     from pilotfish.bench.plot_speed import plot as draw
     from pilotfish.bench.plots import check_plot

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from dataclasses import replace
@@ -16,6 +17,8 @@ from pilotfish.cli.opening import open_llm, read_options
 from pilotfish.errors import PilotfishError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pilotfish.llm import LLM
     from pilotfish.options import Options
     from pilotfish.server.gate import Gate
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from pilotfish.server.settings import Settings
 
 MOST_WAITING, MOST_RUNNING, BODY_MIB, DRAIN_S = 256, 16, 8.0, 30.0
+TOLD_S = 10.0
 CACHE_TOKENS, RECENT_TOKENS = 1 << 15, 1 << 17
 
 
@@ -144,6 +148,15 @@ def _settings(
     )
 
 
+@contextlib.contextmanager
+def _told(gate: Gate) -> Iterator[None]:
+    """Wait at the end until those whose answers were ended have been told so."""
+    try:
+        yield
+    finally:
+        gate.drain(TOLD_S)
+
+
 def _serve(
     llm: LLM,
     options: Options,
@@ -157,7 +170,10 @@ def _serve(
     from pilotfish.server.log import RequestLog
     from pilotfish.server.service import Service
 
-    with Service(llm.target, llm.drafting, settings, draft_length=options.draft_length) as service:
+    with (
+        _told(gate),
+        Service(llm.target, llm.drafting, settings, draft_length=options.draft_length) as service,
+    ):
         service.observers.append(RequestLog(llm.target.tokenizer if settings.log_prompts else None))
         gate.open(service)
         notice(f"{llm.target.name} is served at {address.url}/v1")

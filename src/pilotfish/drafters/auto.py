@@ -23,7 +23,8 @@ class AutoDrafter:
     """Drafts what pays: looked up, by the model, one by the other extended, or nothing.
 
     The model is asked if its draft is expected to gain most; what was looked up is then verified in its first
-    pass, and where both agree to the end, the rest of what was looked up extends the draft.
+    pass, and where both agree to the end, the rest of what was looked up extends the draft. Until a guess of
+    the model has been right on a text, it makes one at a time of its own.
 
     Parameters
     ----------
@@ -139,13 +140,18 @@ class AutoDrafter:
 
         drafts = self.model.propose(
             [plans[i].view for i in asking],
-            [plans[i].limit for i in asking],
+            [self._most(plans[i]) for i in asking],
             hints=[plans[i].draft.tokens[: plans[i].hints] for i in asking],
             levels=[reading.level for i in asking if (reading := plans[i].asks)],
             go_on=go_on,
         )
         self.control.draft_passes = self.model.passes
         return dict(zip(asking, drafts, strict=True))
+
+    def _most(self, plan: Plan) -> int:
+        """Return how many tokens the model may draft: one beyond its hints until it has been right here."""
+        proven = self._beliefs.texts[plan.view.key].right > 0
+        return plan.limit if proven else min(plan.limit, plan.hints + 1)
 
     def _right(
         self, plan: Plan, tokens: collections.abc.Sequence[int], confidence: collections.abc.Sequence[float]

@@ -27,6 +27,12 @@ USUAL_MEMORY, USUAL_PRIOR = 0.98, 6.0
 COLD, HOT, WARMTH = 0.8, 0.3, 0.3
 """Assumed share of right guesses of a draft model at `WARMTH`, and what each degree of temperature costs."""
 
+LUCK = 4.0
+"""Weight of what became of a guess in what is expected of the next one; that of its confidence is 1."""
+
+UNPROVEN = 3.0
+"""Wrong guesses on a text of which none was right that halve what the model is usually worth."""
+
 CERTAINTY_PRIOR = 4.0
 """Imaginary guesses, as often right as the target is certain, that what it says of the model starts with."""
 
@@ -61,6 +67,8 @@ class Text:
         Success of the model's first guesses, and of later ones behind right ones.
     certainty, sure
         The target's certainty where the model guessed, and the model's own.
+    right, wrong
+        The model's guesses that came true here, and those that did not.
     length
         Tokens when drafts were last made.
     """
@@ -72,6 +80,8 @@ class Text:
     later: Average = field(default_factory=lambda: Average(GUESS_MEMORY, 2.0))
     certainty: Average = field(default_factory=lambda: Average(GUESS_MEMORY, 0.01))
     sure: Average = field(default_factory=lambda: Average(GUESS_MEMORY, 2.0))
+    right: int = 0
+    wrong: int = 0
     length: int = 0
     claims: list[_Claim] = field(default_factory=list)
 
@@ -91,6 +101,7 @@ class Text:
         self.model, self.both = Local(self.model.calibration), Local(self.both.calibration)
         self.first, self.later = Average(GUESS_MEMORY, 2.0), Average(GUESS_MEMORY, 2.0)
         self.certainty, self.sure = Average(GUESS_MEMORY, 0.01), Average(GUESS_MEMORY, 2.0)
+        self.right = self.wrong = 0
 
 
 class Usual:
@@ -195,14 +206,16 @@ class Beliefs:
         """Return the probabilities that the model's first guess is right, and each later one if it was asked.
 
         Where the target was about as certain of its last tokens as it is now, the model's success there
-        counts; else what it usually is at this certainty.
+        counts; else what it usually is at this certainty. If no guess was right here yet, each wrong one
+        makes it doubtful that this text is like others.
         """
         text = self.texts[view.key]
         first, later = self.usual_of(view, certainty, level)
+        doubted = 1.0 if text.right else first * UNPROVEN / (UNPROVEN + text.wrong)
         alike = 1.0
         if certainty is not None:
             alike = math.exp(-(((certainty - text.certainty.value(certainty)) / ALIKE) ** 2))
-        return text.first.value(first, alike), text.later.value(later, alike)
+        return min(doubted, text.first.value(first, alike)), text.later.value(later, alike)
 
     def usual_of(self, view: View, certainty: float | None, level: int) -> tuple[float, float]:
         """Return the same over all texts; knowing less is expected to be no better than knowing more."""
@@ -263,8 +276,10 @@ class Beliefs:
 
 
 def _learn_model(text: Text, claim: _Claim, place: int, expected: float, *, right: bool) -> None:
-    # Confidence says more of the next guess than luck does, unless it is not to be trusted.
-    (text.later if place else text.first).add((expected + 2 * right) / 3)
+    text.right += right
+    text.wrong += not right
+    # Confidence says something of the next guess that luck does not, unless it is not to be trusted.
+    (text.later if place else text.first).add((expected + LUCK * right) / (1 + LUCK))
     if not place:
         text.sure.add(claim.draft.confidence[0])
         if claim.certainty is not None:

@@ -38,7 +38,7 @@ LONG_PATIENCE = 1.5
 HOPELESS = 0.9
 """Cost of the model's pass, in the target's, from which on nothing is done to find out how good it is."""
 
-CURIOUS, DRAFTING = 2, 4
+CURIOUS, DRAFTING = 3, 4
 """Steps between looks at the target's certainty: while the model is idle, and while it drafts."""
 
 

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 GRACE_S = 5.0
 """Seconds that answers whose requests were ended have to be written out."""
 
+LOOK_S = 0.5
+"""Seconds between two looks at whether a signal has come."""
+
 
 class Address:
     """Where to listen; the port is taken at once, so that two servers don't load a model each.
@@ -97,8 +100,9 @@ class Listening:
         self._thread.start()
 
     def wait(self) -> None:
-        """Wait until the thread ends, which it does not by itself."""
-        self._thread.join()
+        """Wait until the thread ends, which it does not by itself; signals are heard meanwhile."""
+        while self._thread.is_alive():
+            self._thread.join(LOOK_S)  # a signal that another thread has taken does not wake this one
 
     def close(self, *, at_once: bool = False) -> None:
         """End it; unless `at_once`, what is being written has a short time to end."""

@@ -92,6 +92,9 @@ class Metrics:
         self._per_token = self._histogram(
             "request_time_per_output_token_seconds", "Mean time between two tokens of a request.", PER_TOKEN
         )
+        self._gaps = self._histogram(
+            "inter_token_latency_seconds", "Time between two passes that brought tokens.", PER_TOKEN
+        )
         self._whole = self._histogram("e2e_request_latency_seconds", "Arrival to end.", LATENCY)
         self._queued = self._histogram("request_queue_time_seconds", "Arrival to place.", LATENCY)
         self._ran = self._histogram("request_inference_time_seconds", "Place to end.", LATENCY)
@@ -117,6 +120,8 @@ class Metrics:
             self._prompt_tokens.inc(prompt)
             self._prompt_size.observe(prompt)
             self._size.observe(tokens)
+        for gap in ticket.gaps_s:
+            self._gaps.observe(gap)
         self._take_times(ticket, max(s.stats.tokens for s in ticket.choices))
 
     def __call__(self, reply: Reply) -> None:

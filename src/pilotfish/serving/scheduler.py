@@ -273,6 +273,7 @@ class Scheduler:
             for choices in [[s] for s in ticket.running] if ticket.begun else [list(ticket.choices)]:
                 s = choices[0]
                 if ticket.begun and s.unread == 1:
+                    self._alike.remove(s.key)
                     running.append((ticket, s))
                     continue
                 lead = self._alike.lead(s, left.keys())

@@ -40,6 +40,8 @@ class Ticket(Iterator["Token"]):
         How often it lost its cache to older requests, and read its text anew.
     submitted_s, begun_s, first_s, ended_s
         When it was submitted, began to be read, had its first token, ended: seconds of the decoder's clock.
+    gaps_s
+        Seconds between two passes that brought it tokens, in order; several tokens of a pass come together.
     """
 
     def __init__(
@@ -59,6 +61,8 @@ class Ticket(Iterator["Token"]):
         self.begun_s: float | None = None
         self.first_s: float | None = None
         self.ended_s: float | None = None
+        self.gaps_s: list[float] = []
+        self._last_s = 0.0
         self.cancelled = False
         self._clock = clock
         self._listener = listener
@@ -95,19 +99,27 @@ class Ticket(Iterator["Token"]):
 
     def tell(self, tokens: list[Token]) -> None:
         """Hand over what a pass has brought; the scheduler's business, like `end`."""
-        if tokens and self.first_s is None:
-            self.first_s = self._clock()
+        if tokens:
+            self._came(self._clock())
         self._hand_over(tokens)
 
     def end(self, tokens: list[Token], error: Exception | None) -> None:
         """Hand over the last tokens, and say that there are no more."""
         self.ended_s = self._clock()
-        if tokens and self.first_s is None:
-            self.first_s = self.ended_s
+        if tokens:
+            self._came(self.ended_s)
         self.error = error
         self.done = True
         self._hand_over(tokens)
         self._told.put(None)
+
+    def _came(self, now: float) -> None:
+        """Take the time of a pass that brought tokens."""
+        if self.first_s is None:
+            self.first_s = now
+        else:
+            self.gaps_s.append(now - self._last_s)
+        self._last_s = now
 
     def _hand_over(self, tokens: list[Token]) -> None:
         if self._listener is None:
