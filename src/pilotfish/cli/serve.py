@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from pilotfish.server.settings import Settings
 
 MOST_WAITING, MOST_RUNNING, BODY_MIB, DRAIN_S = 256, 16, 8.0, 30.0
+
+SWITCH_S = 0.0005
+"""Seconds after which the event loop hands the interpreter over: the next pass waits for it."""
+
 TOLD_S = 10.0
 CACHE_TOKENS, RECENT_TOKENS = 1 << 15, 1 << 17
 
@@ -101,6 +106,7 @@ def command(
         raise UsageError(f"max_body is {max_body}", "it is a number of MiB, above 0 and at most 4096")
     _import_server()
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # prompts are few, and threads are the engine's
+    sys.setswitchinterval(SWITCH_S)
     from pilotfish.server.app import gate_of, make_app
     from pilotfish.server.listening import Address, Listening
 

@@ -119,10 +119,10 @@ class AutoDrafter:
         certainty = self.control.certainty(view)
         readings: list[Reading] = []
         for level, behind in model.ways(view):
-            if readings:
-                expected = self._beliefs.hoped(view, certainty, level, readings[0].level)
+            if not readings:
+                expected = known = self._beliefs.expected(view, certainty, level)
             else:
-                expected = self._beliefs.expected(view, certainty, level)
+                expected = self._beliefs.hoped(view, certainty, level, known)
             readings.append(Reading(behind, *expected, level))
         return readings
 

@@ -225,13 +225,15 @@ class Beliefs:
         pairs = [usual.expected(view.sampling.temperature, certainty) for usual in self.usual[level:]]
         return min(first for first, _ in pairs), min(later for _, later in pairs)
 
-    def hoped(self, view: View, certainty: float | None, level: int, known: int) -> tuple[float, float]:
-        """Return the same of a model that would know more of this text than `known`, as it did so far.
+    def hoped(
+        self, view: View, certainty: float | None, level: int, now: tuple[float, float]
+    ) -> tuple[float, float]:
+        """Return the same of a model that would know more of this text than now, when `now` is expected.
 
         Where it does worse than usual and knows it, that is put down to what it has not read; if it was sure
         of its guesses, to the model.
         """
-        now, then = self.expected(view, certainty, known), self.usual_of(view, certainty, level)
+        then = self.usual_of(view, certainty, level)
         doubt = 1 - self.texts[view.key].sure.value(1.0)
         first, later = (min(b, a + (b - a) * doubt) for a, b in zip(now, then, strict=True))
         return first, later

@@ -88,6 +88,8 @@ class Plan:
         Expected of the choice: tokens, and seconds beyond plain decoding.
     missed
         Seconds that are expected to be lost by not asking the model yet, by `Reading.level`.
+    marginal
+        Rows of a pass, and seconds that 1, 2 and more rows of this sequence cost beside them.
     """
 
     view: View
@@ -104,6 +106,7 @@ class Plan:
     tokens: float = 1.0
     seconds: float = 0.0
     missed: dict[int, float] = field(default_factory=dict)
+    marginal: tuple[int, list[float]] = (0, [])
 
     @property
     def first(self) -> float:
@@ -201,7 +204,10 @@ class Chooser:
         costs, own = self.control.costs, len(plan.view.tokens)
         start = costs.pass_s(rows, context)
         most = plan.limit if plan.readings else len(plan.survival)
-        marginal = [costs.pass_s(rows + k, context + k * own) - start for k in range(1, most + 1)]
+        if plan.marginal[0] != rows:
+            more = [costs.pass_s(rows + k, context + k * own) - start for k in range(1, most + 1)]
+            plan.marginal = rows, more
+        marginal = plan.marginal[1]
         plan.take, plan.asks, plan.gain, plan.tokens, plan.seconds = 0, None, MARGIN, 1.0, 0.0
         plan.idle_gain, plan.missed = -math.inf, {}
         tokens = 1.0
