@@ -38,8 +38,8 @@ LONG_PATIENCE = 1.5
 HOPELESS = 0.9
 """Cost of the model's pass, in the target's, from which on nothing is done to find out how good it is."""
 
-CURIOUS, DRAFTING = 3, 4
-"""Steps between looks at the target's certainty: while the model is idle, and while it drafts."""
+LOOKS = 4
+"""Steps between looks at the target's certainty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ class Chooser:
             for plan in plans:
                 self._wait(plan)
         hopeless = costs.draft_s(1) > HOPELESS * start or not any(plan.readings for plan in plans)
-        control.curious = 0 if hopeless else DRAFTING if any(plan.asks for plan in plans) else CURIOUS
+        control.curious = 0 if hopeless else LOOKS
         if not costs.target.measured:
             _leave_off(plans)  # all else is compared with a plain step
         else:
