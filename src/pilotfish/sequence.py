@@ -150,10 +150,7 @@ class Sequence:
         if self.max_tokens < 1:
             raise UsageError(f"max_tokens is {self.max_tokens}", "ask for at least 1 token")
         if prompt >= context:
-            raise PromptTooLong(
-                f"the prompt has {prompt} tokens and the context holds {context}",
-                "shorten the prompt or load the model with a larger context",
-            )
+            raise too_long(f"{prompt}", context)
         self.max_tokens = min(self.max_tokens, context - prompt)
         self.stats.prompt_tokens = prompt
         self.prompt_logprobs = [None] if self.scores_prompt and self.logprobs is not None else []
@@ -163,3 +160,11 @@ class Sequence:
         if token in self.ends or self.stop(token):
             return "stop"
         return "length" if emitted >= self.max_tokens else None
+
+
+def too_long(count: str, context: int) -> PromptTooLong:
+    """Return the error of a prompt of so many tokens, such as "9000" or "at least 9000"."""
+    return PromptTooLong(
+        f"the prompt has {count} tokens and the context holds {context}",
+        "shorten the prompt or load the model with a larger context",
+    )

@@ -9,6 +9,8 @@ import pytest
 
 from pilotfish.drafting import Drafting, Wish
 from pilotfish.engines.scripted import copying, ngrams
+from pilotfish.sampling import Sampling
+from pilotfish.sequence import Sequence
 from pilotfish.server.settings import Settings
 from server.asgi import COMPLETIONS, Server, ask, server
 from tiny import END, START, VOCAB_SIZE, tiny_model
@@ -205,9 +207,11 @@ def test_of_several_prompts_all_are_answered_or_none() -> None:
     call = ask(made, COMPLETIONS, {"prompt": ["a", "b" * 40], "max_tokens": 5})
     assert (call.error["code"], call.error["param"]) == ("context_length_exceeded", "prompt")
     quiet = server(SCRIPT, settings=Settings(most_waiting=2), run=False)
-    call = ask(quiet, COMPLETIONS, {"prompt": ["a", "b", "c"]})
+    quiet.service.scheduler.submit(Sequence([5], Sampling(), max_tokens=1)).cancel()  # until the next pass
+    call = ask(quiet, COMPLETIONS, {"prompt": ["a", "b"]})
     assert (call.status, call.error["code"]) == (429, "queue_full")
     assert call.response_headers["retry-after"] == "1"
+    assert quiet.service.scheduler.waiting == 2
     assert all(ticket.cancelled for ticket in quiet.service.scheduler._waiting)
     quiet.service.scheduler.step()
     assert (quiet.service.scheduler.waiting, quiet.service.scheduler.running) == (0, 0)

@@ -13,7 +13,7 @@ BODY = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 1}
 
 
 def keyed(**more: object) -> Server:
-    return server({}, settings=Settings(api_keys=("first", "sécond"), **more))  # type: ignore[arg-type]
+    return server({}, settings=Settings(api_keys=("first", "sécond", "voilà"), **more))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/metrics", "/nowhere", CHAT])
@@ -29,7 +29,7 @@ def test_without_one_of_the_keys_nothing_but_health_is_told(path: str, header: s
     assert look(made, "/health").status == 200
 
 
-@pytest.mark.parametrize("header", ["Bearer first", "bearer  first ", "Bearer sécond"])
+@pytest.mark.parametrize("header", ["Bearer first", "bearer  first ", "Bearer sécond", "Bearer voilà"])
 def test_any_of_the_keys_will_do(header: str) -> None:
     assert ask(keyed(), CHAT, BODY, authorization=header).status == 200
 

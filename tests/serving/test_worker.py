@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from decoding import assert_nothing_is_left, plain, scripted
+from pilotfish.drafters.recent import RecentTexts
 from pilotfish.engines.scripted import ngrams
 from pilotfish.errors import Cancelled, Unavailable, UsageError
 from pilotfish.sequence import Token
@@ -64,13 +65,22 @@ def test_a_listener_hears_in_the_scheduler_thread_and_the_last_call_says_it_is_d
 
 
 def test_a_client_may_cancel_from_its_own_thread() -> None:
-    scheduler = service(LANGUAGE)
+    scheduler, begun, go_on = service(LANGUAGE), threading.Event(), threading.Event()
+    sequence = Request((1,), max_tokens=8000).sequence()
+
+    def waits(_token: int) -> bool:
+        begun.set()
+        return not go_on.wait(30)
+
+    sequence.stop = waits
     with Worker(scheduler):
-        ticket = scheduler.submit(Request((1,), max_tokens=8000).sequence())
-        next(ticket)
+        ticket = scheduler.submit(sequence)
+        assert begun.wait(30)
         ticket.cancel()
+        go_on.set()
+        next(ticket)
         with pytest.raises(Cancelled, match="its client left"):
-            list(ticket)
+            next(ticket)
         assert list(scheduler.submit(Request((1,), max_tokens=2).sequence()))
 
 
@@ -139,3 +149,18 @@ def test_a_step_that_fails_in_any_way_costs_those_that_run_and_not_the_thread(
             list(scheduler.submit(Request((1,), max_tokens=5).sequence()))
         assert len(list(scheduler.submit(Request((1,), max_tokens=5).sequence()))) == 5
     assert not scripted(scheduler.decoder).sequences
+
+
+def test_an_end_that_fails_is_told_to_its_client_and_others_go_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is kept of a text for later ones is nobody's answer."""
+    scheduler = service(LANGUAGE)
+    scheduler.recent = RecentTexts()
+    monkeypatch.setattr(scheduler.recent, "add", None)
+    with Worker(scheduler) as worker:
+        for _ in range(2):
+            assert len(list(scheduler.submit(Request((1,), max_tokens=5).sequence()))) == 5
+        assert worker.alive
+    assert len([record for record in caplog.records if "put away" in record.getMessage()]) == 2
+    assert_nothing_is_left(scheduler.decoder)

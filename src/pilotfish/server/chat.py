@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pilotfish.errors import TemplateError, shown
+from pilotfish.sequence import too_long
 from pilotfish.server import models
 from pilotfish.server.context import fresh_id
 from pilotfish.server.logprob_fields import entries
@@ -165,7 +166,7 @@ def _text(where: str, message: Message) -> dict[str, str]:
 
 def _part(where: str, part: Mapping[str, object]) -> str:
     kind, text = part.get("type"), part.get("text")
-    if kind not in {"text", "input_text", "output_text"}:
+    if kind not in ("text", "input_text", "output_text"):
         raise Refusal.field(
             f"{where}.type", f"{where}.type is {shown(kind)}; only text is supported", "unsupported_parameter"
         )
@@ -183,6 +184,8 @@ def prompt_of(service: Service, messages: Sequence[Mapping[str, str]]) -> list[i
         The model has no template.
     TemplateError
         The template fails on these messages.
+    PromptTooLong
+        The context has no room for what comes of them.
     """
     target = service.target
     if target.template is None:
@@ -191,6 +194,8 @@ def prompt_of(service: Service, messages: Sequence[Mapping[str, str]]) -> list[i
                 f"{target.name} has no chat template", "a base model can only complete: /v1/completions"
             )
         ).named("messages")
+    if len(messages) >= service.context:  # a message is a token at least, and a template takes its time
+        raise too_long(f"at least {len(messages)}", service.context)
     try:
         text = target.template.render(messages, add_generation_prompt=True)
     except TemplateError as error:

@@ -58,7 +58,8 @@ async def answer(context: Context, request: Request) -> Response:
         top_logprobs=asked.logprobs or 0,
         echo=bool(asked.echo),
     )
-    given = _listed(asked.prompt, context.settings.most_prompts)
+    most = min(context.settings.most_prompts, context.settings.most_waiting)  # each has a place of its own
+    given = _listed(asked.prompt, most)
     service = context.service
     replies = await submit(
         context,

@@ -21,7 +21,7 @@ def _text_format(value: object) -> bool:
 
 
 def _no_reasoning(value: object) -> bool:
-    return isinstance(value, dict) and all(one in {None, "none"} for one in value.values())
+    return isinstance(value, dict) and all(one is None or one == "none" for one in value.values())
 
 
 HARMLESS: Final[dict[str, Check]] = {

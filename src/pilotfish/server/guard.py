@@ -75,8 +75,9 @@ class Guard:
 
     def _key(self, authorization: str) -> str:
         kind, _, given = authorization.partition(" ")
-        # Headers are decoded as Latin-1, whatever their bytes are.
-        known = [hmac.compare_digest(given.strip().encode("latin-1"), key) for key in self._keys]
+        # Headers are decoded as Latin-1, whatever their bytes are; some of a key's may be spaces there.
+        raw = given.encode("latin-1").strip(b" \t")
+        known = [hmac.compare_digest(raw, key) for key in self._keys]
         if kind.lower() != "bearer" or not any(known):
             raise Refusal(
                 401,
@@ -84,7 +85,7 @@ class Guard:
                 code="invalid_api_key",
                 headers={"WWW-Authenticate": "Bearer"},
             )
-        return given.strip()
+        return raw.decode("latin-1")
 
 
 def _without_port(host: str) -> str:

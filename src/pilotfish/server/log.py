@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from pilotfish.errors import Cancelled
+from pilotfish.errors import Cancelled, shown_name
 
 if TYPE_CHECKING:
     from starlette.types import Scope
@@ -43,7 +43,9 @@ class RequestLog:
 
 def log_refusal(scope: Scope, refusal: Refusal) -> None:
     """Log a request that was refused: the status, and which field; not the message, which may quote it."""
-    parts = [f"{scope['path']!r} {refusal.status}", refusal.code, refusal.param]
+    parts = [f"{scope['path']!r} {refusal.status}", refusal.code]
+    if refusal.param:  # may be a name that the client made up, and a line of its own then
+        parts.append(shown_name(refusal.param))
     requests.info("%s", " ".join(part for part in parts if part))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from pilotfish.errors import UsageError
+from pilotfish.errors import PromptTooLong, UsageError
 from pilotfish.options import Options
 from pilotfish.sampling import fresh_seed
 from pilotfish.server.refusals import Refusal
@@ -97,7 +97,12 @@ def options_of(
         400, naming the field whose value makes no sense.
     """
     stops = [fields.stop] if isinstance(fields.stop, str) else fields.stop or []
+    words = fields.bad_words or []
     _at_most("stop", len(stops), settings.most_stops, "stop strings")
+    _at_most("bad_words", len(words), settings.most_bad_words, "bad words")
+    _at_most("logit_bias", len(fields.logit_bias or {}), settings.most_biases, "biases")
+    for name, texts in (("stop", stops), ("bad_words", words)):
+        _at_most(name, max(map(len, texts), default=0), settings.most_letters, "characters of a text")
     n = 1 if fields.n is None else fields.n
     _at_most("n", n, min(settings.most_choices, settings.most_running), "answers")
     if fields.cache_salt is not None and not 0 < len(fields.cache_salt) <= 256:
@@ -129,7 +134,7 @@ def options_of(
             stop=tuple(stops),
             n=n,
             logit_bias=_biases(fields.logit_bias),
-            bad_words=tuple(fields.bad_words or ()),
+            bad_words=tuple(words),
             logprobs=logprobs,
             top_logprobs=top_logprobs,
             echo=echo,
@@ -142,6 +147,8 @@ def naming(make: Callable[[], T], names: Mapping[str, str] | None = None) -> T:
     """Return what is made; if an option makes no sense, the refusal has the field that its message names."""
     try:
         return make()
+    except PromptTooLong:  # no option's fault
+        raise
     except UsageError as error:
         refusal = Refusal.of(error)
         found = re.match(r"(?:a |an id of )?(\w+)", error.message)

@@ -14,6 +14,7 @@ from pilotfish.decode import Decoder
 from pilotfish.drafters.recent import RecentTexts
 from pilotfish.drafting import Drafting, Wish
 from pilotfish.errors import UsageError
+from pilotfish.sequence import too_long
 from pilotfish.server.metrics import Metrics
 from pilotfish.server.settings import Settings
 from pilotfish.serving.prefixes import PAGE, PrefixCache
@@ -239,8 +240,11 @@ class Service:
         Raises
         ------
         UsageError
-            An option names an id that is no token, or bans all tokens.
+            An option names an id that is no token, or bans all tokens; or (PromptTooLong) the context has no
+            room for the prompt, of which each choice has a copy.
         """
+        if len(tokens) >= self.context:
+            raise too_long(f"{len(tokens)}", self.context)
         choices = choices_of(self.target.tokenizer, tokens, options)
         for choice in choices:
             choice.sequence.draft_limit = draft_limit if options.speculate else 0

@@ -30,8 +30,10 @@ class Settings:
         Whether it listens on loopback only: then, without keys, requests for other hosts are refused.
     log_prompts
         Whether prompts and answers are logged.
-    most_stops, most_choices, most_prompts
-        Bounds on a request: stop strings, `n`, prompts of a completion.
+    most_stops, most_choices, most_prompts, most_bad_words, most_biases
+        Bounds on a request: stop strings, `n`, prompts of a completion, `bad_words`, ids of `logit_bias`.
+    most_letters
+        Characters of a stop string or a bad word.
     most_body_bytes
         Largest body of a request, in bytes.
     most_running, most_waiting
@@ -62,6 +64,9 @@ class Settings:
     most_stops: int = 16
     most_choices: int = 16
     most_prompts: int = 128
+    most_bad_words: int = 64
+    most_biases: int = 1024
+    most_letters: int = 1000
     most_body_bytes: int = 8 * MIB
     most_running: int = MOST_RUNNING
     most_waiting: int = MOST_WAITING

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from pilotfish.errors import PromptTooLong
+from pilotfish.sequence import too_long
 from pilotfish.server.refusals import Refusal
 from pilotfish.server.sampling_fields import SamplingFields, naming
 
@@ -69,10 +70,7 @@ def encoded(service: Service, text: str, *, bos: bool | None = None) -> list[int
     """
     least = len(text.encode("utf-8", "replace")) // service.longest_token
     if least >= service.context:
-        raise PromptTooLong(
-            f"the prompt has at least {least} tokens and the context holds {service.context}",
-            "shorten the prompt or load the model with a larger context",
-        )
+        raise too_long(f"at least {least}", service.context)
     return service.target.tokenizer.encode(text, special=True, bos=bos, beside=True)
 
 

@@ -44,11 +44,12 @@ async def tokenize(context: Context, request: Request) -> Response:
     """Return the ids of a text, or of what the chat template makes of messages."""
     asked = await read(request, context, TokenizeRequest)
     models.checked(context, asked.model)
-    given = [text for text in (asked.prompt, asked.content, asked.messages) if text is not None]
+    named = {"prompt": asked.prompt, "content": asked.content, "messages": asked.messages}
+    given = [(name, text) for name, text in named.items() if text is not None]
     if len(given) != 1:
         raise Refusal.field("prompt", f"{len(given)} texts are given; give prompt, or content, or messages")
     begins = [one for one in (asked.add_special_tokens, asked.add_special) if one is not None]
-    service, text = context.service, given[0]
+    service, (name, text) = context.service, given[0]
 
     def work() -> list[int]:
         if not isinstance(text, str):
@@ -59,7 +60,7 @@ async def tokenize(context: Context, request: Request) -> Response:
     try:
         ids = await service.in_thread(work)
     except PromptTooLong as error:
-        raise Refusal.of(error).named("prompt") from None
+        raise Refusal.of(error).named(name) from None
     found: dict[str, object] = {"count": len(ids), "max_model_len": service.context, "tokens": ids}
     if asked.return_token_strs:
         found["token_strs"] = [token_text(service.target.tokenizer, token) for token in ids]
@@ -71,6 +72,11 @@ async def detokenize(context: Context, request: Request) -> Response:
     asked = await read(request, context, DetokenizeRequest)
     models.checked(context, asked.model)
     tokenizer = context.service.target.tokenizer
+    most = context.settings.most_body_bytes // context.service.longest_token
+    if len(asked.tokens) > most:  # an id of a few digits may stand for a hundred bytes
+        raise Refusal.field(
+            "tokens", f"tokens has {len(asked.tokens)} ids; at most {most} are allowed, so send them in parts"
+        )
     for token in asked.tokens:
         if not 0 <= token < tokenizer.token_count:
             raise Refusal.field(

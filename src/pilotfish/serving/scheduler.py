@@ -351,12 +351,15 @@ class Scheduler:
             self._places[s.key] = self.prefixes.keep(ticket.salt, s.tokens[: s.evaluated], s.handle, place)
 
     def _end(self, ticket: Ticket, error: Exception | None, tokens: list[Token] | None = None) -> None:
-        """Free all that a request holds, and tell its client."""
-        self._free(ticket)
-        if self.recent is not None:
-            for s in ticket.choices:
-                if s.stats.tokens and not s.scores_prompt:  # who wants scores hardly writes on
-                    self.recent.add(ticket.salt, s.tokens)
+        """Free all that a request holds, and tell its client, whatever happens."""
+        try:
+            self._free(ticket)
+            if self.recent is not None:
+                for s in ticket.choices:
+                    if s.stats.tokens and not s.scores_prompt:  # who wants scores hardly writes on
+                        self.recent.add(ticket.salt, s.tokens)
+        except Exception:
+            _log.exception("what a request leaves behind could not be put away")
         if ticket in self._running:
             self._running.remove(ticket)
             self._crowded = False
