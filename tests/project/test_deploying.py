@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -136,7 +137,7 @@ def test_the_image_runs_as_a_user_that_owns_the_volume_only() -> None:
 
 @pytest.mark.parametrize(("status", "healthy"), [(200, True), (503, False), (None, False)])
 def test_the_image_is_healthy_when_health_says_so(status: int | None, healthy: bool) -> None:
-    """The program of the health check runs against a double, on another port."""
+    """The program of the health check runs against a double, on the port that the variable names."""
     paths = []
 
     class Double(BaseHTTPRequestHandler):
@@ -158,8 +159,9 @@ def test_the_image_is_healthy_when_health_says_so(status: int | None, healthy: b
         else:
             server.socket.close()
         try:
-            command = [sys.executable, "-c", program.replace(":8000/", f":{server.server_port}/")]
-            done = subprocess.run(command, capture_output=True, check=False, timeout=60)
+            command = [sys.executable, "-c", program]
+            environment = {**os.environ, "PILOTFISH_PORT": str(server.server_port)}
+            done = subprocess.run(command, capture_output=True, check=False, timeout=60, env=environment)
         finally:
             if status is not None:
                 server.shutdown()

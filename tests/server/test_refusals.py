@@ -264,20 +264,32 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=8,
 )
-TEXTS = ("messages", "prompt", "content", "tokens", "stop", "bad_words", "cache_salt", "model")
+parts = st.lists(st.fixed_dictionaries({}, optional={"type": json_values, "text": json_values}), max_size=2)
+turns = st.lists(
+    st.fixed_dictionaries(
+        {"role": st.sampled_from(["user", "assistant", "tool"]) | json_values}, optional={"content": parts}
+    ),
+    max_size=2,
+)
+TEXTS = ("messages", "prompt", "content", "tokens", "input", "stop", "bad_words", "cache_salt", "model")
 NUMBERS = ("temperature", "top_p", "top_k", "min_p", "seed", "n", "min_tokens", "logprobs", "top_logprobs")
 OTHERS = ("stream", "stream_options", "echo", "speculative", "logit_bias", "tools", "response_format")
+MORE = ("reasoning", "text", "include", "metadata", "instructions")
+USUAL = {CHAT: ("messages", MESSAGES), "/v1/responses": ("input", "hello")}
 
 
 @settings(max_examples=80, deadline=None)
 @given(
-    path=st.sampled_from([CHAT, COMPLETIONS, "/tokenize", "/detokenize"]),
-    fields=st.dictionaries(st.sampled_from([*TEXTS, *NUMBERS, *OTHERS]), json_values, max_size=4),
+    path=st.sampled_from([CHAT, COMPLETIONS, "/v1/responses", "/tokenize", "/detokenize"]),
+    fields=st.dictionaries(
+        st.sampled_from([*TEXTS, *NUMBERS, *OTHERS, *MORE]), json_values | turns, max_size=4
+    ),
 )
 def test_no_body_is_the_servers_fault(path: str, fields: dict[str, Any]) -> None:
     """Whatever is sent: an answer, or a refusal of OpenAI's shape; and the server goes on."""
-    usual: dict[str, Any] = {"messages": MESSAGES} if path == CHAT else {"prompt": "hello"}
-    limited = {"max_tokens": 2} if path in {CHAT, COMPLETIONS} else {}
+    usual: dict[str, Any] = dict([USUAL.get(path, ("prompt", "hello"))])
+    limits = {CHAT: "max_tokens", COMPLETIONS: "max_tokens", "/v1/responses": "max_output_tokens"}
+    limited = {limits[path]: 2} if path in limits else {}
     call = ask(SHARED, path, {**usual, **limited, **fields})
     assert call.status in {200, 400, 404}
     if call.status != 200:

@@ -151,11 +151,11 @@ def test_refusals_of_the_scheduler_are_raised_at_once_and_leave_nothing() -> Non
         service = made(most_waiting=1)
         with pytest.raises(PromptTooLong):
             service.start([1] * 5000, Options())
-        service.start(PROMPT, Options(max_tokens=2))
+        reply = service.start(PROMPT, Options(max_tokens=2))
         with pytest.raises(QueueFull):
             service.start(PROMPT, Options())
-        assert len(service._replies) == 1
-        service.cancel_all()
+        assert service._replies == {reply}
+        reply.cancel()
         await passes(service)
         assert not service._replies
 

@@ -10,7 +10,7 @@ from decoding import assert_nothing_is_left, scripted
 from pilotfish.engines.scripted import copying
 from pilotfish.errors import EngineError, OutOfMemory
 from pilotfish.server.settings import Settings
-from server.asgi import CHAT, COMPLETIONS, Call, Server, both, running, server, settled
+from server.asgi import CHAT, COMPLETIONS, Call, Server, both, running, server, settled, until
 from tiny import VOCAB_SIZE, tiny_model
 
 GREEDY = {"messages": [{"role": "user", "content": "go on"}], "temperature": 0}
@@ -152,6 +152,24 @@ def test_a_client_that_takes_nothing_for_long_counts_as_gone() -> None:
         await call.end()
         await made.step()
         assert idle(made)
+
+    running(scenario)
+
+
+def test_who_asks_again_before_reading_does_not_keep_a_place_for_ever() -> None:
+    """An answer that is no stream waits behind what was not read of the last one on the same connection."""
+
+    async def scenario() -> None:
+        made = quiet(write_s=77, most_running=1, most_waiting=1)
+        calls = [made.post("/tokenize", {"prompt": "a"}) for _ in range(2)]
+        for call in calls:
+            call.pause()
+        await until(lambda: made.naps.lengths.count(77) == 2)
+        assert (await made.post("/tokenize", {"prompt": "a"}).end()).status == 429
+        made.naps.end()
+        for call in calls:
+            await call.end()
+        assert (await made.post("/tokenize", {"prompt": "a"}).end()).status == 200
 
     running(scenario)
 

@@ -25,6 +25,7 @@ from pilotfish.server.log import log_refusal
 from pilotfish.server.metrics import scrape
 from pilotfish.server.reading import ClientLeft
 from pilotfish.server.refusals import Refusal
+from pilotfish.server.streaming import EventStream, watched
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -68,7 +69,11 @@ class Endpoint:
         try:
             with self._entered(scope) as service:
                 response = await self._response(self._context(service, scope), Request(scope, receive))
-                await response(scope, receive, send)
+                if isinstance(response, EventStream):  # minds its own time, piece by piece
+                    await response(scope, receive, send)
+                else:  # may have to wait behind what this client has not read of an earlier answer
+                    limit_s = self._settings.write_s
+                    await watched(response(scope, receive, send), self._clock.sleep, limit_s)
         except Refusal as refusal:
             log_refusal(scope, refusal)
             await refusal.response()(scope, receive, send)

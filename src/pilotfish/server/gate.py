@@ -18,7 +18,7 @@ LOADING, OPEN, DRAINING = "loading", "ok", "draining"
 class Gate:
     """Closed until `open`; `drain` closes it for new requests and waits for those inside.
 
-    `open`, `drain` and `wait` may be called from any thread.
+    `open` and `drain` may be called from any thread.
 
     Parameters
     ----------

@@ -284,11 +284,6 @@ class Service:
         """
         return self.submit(self.choices(tokens, options, draft_limit=draft_limit), salt=salt)
 
-    def cancel_all(self) -> None:
-        """End all requests before the next pass."""
-        for reply in list(self._replies):
-            reply.cancel()
-
     def _ended(self, reply: Reply) -> None:
         self._replies.discard(reply)
         for observer in self.observers:

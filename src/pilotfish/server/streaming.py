@@ -61,6 +61,30 @@ async def unless_left(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
         gone.cancel()
 
 
+async def watched(
+    sending: Awaitable[None], sleep: Sleep, limit_s: float, *gone: asyncio.Future[None]
+) -> None:
+    """Send; a client that takes nothing for too long counts as one that has left.
+
+    Raises
+    ------
+    ClientLeft
+        It did, or one of `gone` is done.
+    """
+    task = asyncio.ensure_future(sending)
+    await asyncio.sleep(0)  # mostly it is done then
+    if not task.done():
+        nap = asyncio.ensure_future(sleep(limit_s))
+        try:
+            await _first(task, nap, *gone)
+            if not task.done():
+                raise ClientLeft
+        finally:
+            nap.cancel()
+            task.cancel()
+    task.result()
+
+
 class EventStream(Response):
     """A stream of frames, in the order in which they are yielded; then `[DONE]`, unless `done` is empty.
 
@@ -162,16 +186,4 @@ class EventStream(Response):
             await self._watched(send(message), gone)
 
     async def _watched(self, sending: Awaitable[None], gone: asyncio.Future[None]) -> None:
-        """Send; a client that takes nothing for too long counts as one that has left."""
-        task = asyncio.ensure_future(sending)
-        await asyncio.sleep(0)  # mostly it is done then
-        if not task.done():
-            nap = asyncio.ensure_future(self._sleep(self._settings.write_s))
-            try:
-                await _first(task, nap, gone)
-                if not task.done():
-                    raise ClientLeft
-            finally:
-                nap.cancel()
-                task.cancel()
-        task.result()
+        await watched(sending, self._sleep, self._settings.write_s, gone)
