@@ -126,6 +126,20 @@ def test_closing_ends_it_while_clients_are_connected(monkeypatch: pytest.MonkeyP
         socket.create_connection((address.host, address.port), timeout=PATIENCE_S)
 
 
+def test_waiting_ends_when_the_thread_that_answers_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then the command ends, with an error, and whoever watches over it starts it again."""
+    monkeypatch.setattr("pilotfish.server.listening.LOOK_S", 0.001)
+    chosen, address, looks = Settings(prefix_tokens=0), Address("127.0.0.1", 0), iter([True, True, False])
+    with (
+        Service(tiny_model(copying(VOCAB_SIZE, 3)), None, chosen) as service,
+        Listening(make_app(service, chosen), address) as listens,
+    ):
+        listens.wait(needed=lambda: next(looks))
+        assert next(looks, None) is None
+        service.close()
+        listens.wait(needed=lambda: service.alive)
+
+
 def test_an_address_that_is_taken_or_not_known_is_said_before_anything_is_loaded() -> None:
     first = Address("127.0.0.1", 0)
     with pytest.raises(UsageError, match=f"can't listen on 127.0.0.1 port {first.port}"):

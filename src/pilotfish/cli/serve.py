@@ -184,7 +184,7 @@ def _serve(
         gate.open(service)
         notice(f"{llm.target.name} is served at {address.url}/v1")
         try:
-            listening.wait()
+            listening.wait(needed=lambda: service.alive)
         except (KeyboardInterrupt, signals.Terminated):
             if gate.inside:
                 notice(f"requests being answered: {gate.inside}; they have {drain:g} s to end")
@@ -194,7 +194,8 @@ def _serve(
                 listening.close(at_once=True)
                 raise
             raise
-        raise PilotfishError("the thread that listens has ended", "start the server again")
+        what = "listens" if service.alive else "answers"
+        raise PilotfishError(f"the thread that {what} has ended", "the log says why; start the server again")
 
 
 def log_to_stderr() -> None:

@@ -13,6 +13,7 @@ import uvicorn
 from pilotfish.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
     from starlette.types import ASGIApp
@@ -99,9 +100,9 @@ class Listening:
         )
         self._thread.start()
 
-    def wait(self) -> None:
-        """Wait until the thread ends, which it does not by itself; signals are heard meanwhile."""
-        while self._thread.is_alive():
+    def wait(self, needed: Callable[[], bool] = lambda: True) -> None:
+        """Wait until the thread, which does not end by itself, does or is not `needed`; signals are heard."""
+        while self._thread.is_alive() and needed():
             self._thread.join(LOOK_S)  # a signal that another thread has taken does not wake this one
 
     def close(self, *, at_once: bool = False) -> None:
