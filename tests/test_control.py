@@ -198,3 +198,20 @@ def test_a_model_that_is_sure_and_wrong_is_not_given_more_to_read() -> None:
 
 def test_a_fixed_length_learns_nothing_and_says_what_was_asked() -> None:
     assert FixedLength(3).why(None) is None  # type: ignore[arg-type]
+
+
+@each_machine
+@pytest.mark.parametrize("drafter", ["model", "both"])
+@pytest.mark.parametrize(("count", "good"), [(2, 0), (2, 1), (2, 2), (4, 1), (4, 4)])
+def test_a_batch_loses_nothing_by_drafts_that_only_some_of_it_want(
+    table: dict[int, float], drafter: str, count: int, good: int
+) -> None:
+    """A pass of the draft model costs nearly the same for one as for all: who shares it is what counts."""
+    texts = [
+        Text(always(0.85 if i < good else 0.2), found=always(0.1), id=i, seed=3, size=24)
+        for i in range(count)
+    ]
+    plain, drafted = (
+        max(answer.seconds for answer in machine(table).answers(texts, 100, way)) for way in ("off", drafter)
+    )
+    assert plain / drafted >= 0.97

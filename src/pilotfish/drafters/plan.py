@@ -195,9 +195,16 @@ class Chooser:
         return f"a guess would have to be right {needed:.0%} of the time to pay, it is {expected:.0%}"
 
     def _choose_all(self, plans: list[Plan], rate: float, context: int) -> None:
-        rows, drafting = len(plans), max(1, sum(bool(plan.readings) for plan in plans))
-        for plan in sorted(plans, key=lambda plan: -plan.promise):
-            rows += self._choose_one(plan, rate, rows, context, drafting)
+        """Choose for each, the most promising first; who shares passes of the model shares their cost."""
+        asking, drafting = 0, max(1, sum(bool(plan.readings) for plan in plans))
+        while True:
+            rows = len(plans)
+            for plan in sorted(plans, key=lambda plan: -plan.promise):
+                rows += self._choose_one(plan, rate, rows, context, drafting)
+            asking = sum(plan.asks is not None for plan in plans)
+            if asking in {0, drafting}:
+                return
+            drafting = asking
 
     def _choose_one(self, plan: Plan, rate: float, rows: int, context: int, drafting: int) -> int:
         """Choose for one sequence where others take `rows` rows already; return the rows it adds."""
