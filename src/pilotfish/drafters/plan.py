@@ -196,7 +196,7 @@ class Chooser:
 
     def _choose_all(self, plans: list[Plan], rate: float, context: int) -> None:
         """Choose for each, the most promising first; who shares passes of the model shares their cost."""
-        asking, drafting = 0, max(1, sum(bool(plan.readings) for plan in plans))
+        drafting = max(1, sum(bool(plan.readings) for plan in plans))
         while True:
             rows = len(plans)
             for plan in sorted(plans, key=lambda plan: -plan.promise):
