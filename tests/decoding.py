@@ -12,6 +12,7 @@ from pilotfish.control import FixedLength
 from pilotfish.decode import Decoder
 from pilotfish.drafters.auto import AutoDrafter
 from pilotfish.drafters.base import Drafter
+from pilotfish.drafters.either import Either
 from pilotfish.drafters.model import ModelDrafter
 from pilotfish.engines.scripted import Rule, ScriptedEngine
 from pilotfish.sequence import Sequence, Token
@@ -34,7 +35,7 @@ def model_of(drafter: Drafter | None) -> ModelDrafter | None:
     """Return the draft model inside a drafter, if there is one."""
     if isinstance(drafter, Recorder):
         return model_of(drafter.inner)
-    if isinstance(drafter, AutoDrafter):
+    if isinstance(drafter, AutoDrafter | Either):
         return drafter.model
     return drafter if isinstance(drafter, ModelDrafter) else None
 

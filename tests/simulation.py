@@ -229,11 +229,17 @@ class Machine:
             decoder.prefill(sequence)
         while running := [s for s in sequences if s.finish_reason is None]:
             before, started = [len(s.tokens) for s in running], clock()
-            drafted = [s.stats.drafted for s in running]
+            drafted, evaluated = [s.stats.drafted for s in running], draft.tokens
             decoder.step(running)
             for s, position, old in zip(running, before, drafted, strict=True):
                 answers[sequences.index(s)].steps.append(
-                    Stepped(position, s.stats.drafted - old, len(s.tokens) - position, clock() - started)
+                    Stepped(
+                        position,
+                        s.stats.drafted - old,
+                        len(s.tokens) - position,
+                        clock() - started,
+                        draft.tokens - evaluated,
+                    )
                 )
         for s in sequences:
             text = known[s.tokens[0]]
@@ -244,12 +250,16 @@ class Machine:
 
 @dataclass(frozen=True)
 class Stepped:
-    """One step: where it began, guesses sent, tokens emitted, seconds."""
+    """One step: where it began, guesses sent, tokens emitted, seconds; tokens that the draft model evaluated.
+
+    The last two are those of the whole batch.
+    """
 
     position: int
     drafted: int
     tokens: int
     seconds: float
+    evaluated: int
 
 
 @dataclass

@@ -6,9 +6,10 @@ import statistics
 
 import pytest
 
-from pilotfish.control import FixedLength
+from pilotfish.control import LONGEST, FixedLength
 from pilotfish.costs import Costs
 from pilotfish.drafters.beliefs import Beliefs
+from pilotfish.drafters.model import READ_SLICE, READY
 from pilotfish.drafters.plan import share_rows
 from simulation import AVX2, FLAT, PROMPT, VNNI, Answer, Chance, Machine, Text, cost, hashed, noisy
 
@@ -215,3 +216,28 @@ def test_a_batch_loses_nothing_by_drafts_that_only_some_of_it_want(
         max(answer.seconds for answer in machine(table).answers(texts, 100, way)) for way in ("off", drafter)
     )
     assert plain / drafted >= 0.97
+
+
+@pytest.mark.parametrize(("table", "size", "tokens"), [(VNNI, 300, 500), (FLAT, 600, 300)])
+def test_in_a_batch_a_long_text_is_read_in_slices_without_a_break_and_drafted_for(
+    table: dict[int, float], size: int, tokens: int
+) -> None:
+    """Two texts of which the end does not say enough: the model reads one after the other."""
+    texts = [Text(always(0.9), partly=always(0.2), id=i, seed=3, size=size) for i in range(2)]
+    plain, drafted = (machine(table, 0.05).answers(texts, tokens, way) for way in ("off", "model"))
+    assert max(a.seconds for a in plain) / max(a.seconds for a in drafted) >= 1.12
+    first = min(drafted, key=lambda answer: len(answer.steps))
+    evaluated = [step.evaluated for step in first.steps]
+    assert max(evaluated) <= READ_SLICE + 2 * (READY + LONGEST)
+    reading = [i for i, count in enumerate(evaluated) if count >= READ_SLICE]
+    assert len(reading) > size // READ_SLICE
+    assert reading == list(range(reading[0], reading[-1] + 1))
+    assert statistics.mean(step.tokens for step in first.steps[reading[-1] + 2 :]) >= 1.5
+
+
+def test_a_batch_in_which_long_texts_are_read_in_vain_loses_little() -> None:
+    """The model is unsure at their end, and hardly better once it has read them."""
+    texts = [Text(always(0.3), partly=always(0.2), id=i, seed=3, size=300) for i in range(2)]
+    plain, drafted = (machine(VNNI, 0.05).answers(texts, 300, way) for way in ("off", "model"))
+    assert any(step.evaluated >= READ_SLICE for answer in drafted for step in answer.steps)
+    assert max(a.seconds for a in plain) / max(a.seconds for a in drafted) >= 0.96

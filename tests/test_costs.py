@@ -78,6 +78,22 @@ def test_the_draft_model_is_learned_from_steps_that_mix_its_passes() -> None:
     assert costs.draft_s(200) == pytest.approx(200 * 0.004, rel=0.1)
 
 
+@pytest.mark.parametrize("slices", [1, 4, 32])
+def test_a_text_teaches_the_same_cost_of_reading_in_however_many_steps_it_is_read(slices: int) -> None:
+    """Later slices attend to more tokens: that is no reason to think that reading costs more."""
+    costs = Costs(draft_ratio=0.4)
+    costs.target.learn(1, 0, 0.05)
+    unit = costs.draft_s(1)
+    passes = [(128, 128 * (128 * i + 64)) for i in range(32)]
+    took = [unit * (0.3 * rows + costs.draft.slope * context) for rows, context in passes]
+    for _ in range(8):
+        for begin in range(0, 32, 32 // slices):
+            some = slice(begin, begin + 32 // slices)
+            costs.learn_draft(passes[some], sum(took[some]))
+    assert costs.draft_s(128) == pytest.approx(128 * 0.3 * unit, rel=0.02)
+    assert costs.draft_s(*passes[-1]) == pytest.approx(took[-1], rel=0.02)
+
+
 def test_one_bad_moment_does_not_condemn_the_draft_model() -> None:
     """Its first pass took ten times as long; while it is not asked, that is believed less and less."""
     costs = Costs(draft_ratio=0.3)

@@ -303,6 +303,9 @@ class Costs:
     ) -> None:
         read = sum(rows for rows, _ in passes if rows >= READ_ROWS)
         other = sum(cost for (rows, _), cost in zip(passes, expected, strict=True) if rows < READ_ROWS)
+        # What attention takes is told apart: a text is read in parts, and the later ones attend to more.
+        context = sum(context for rows, context in passes if rows >= READ_ROWS)
+        other += self.draft_s(1, context) - self.draft_s(1)
         per_token = max(0.0, seconds - other) / read / self.draft_s(1)
         self.read += 0.5 * (min(max(per_token, self.read / 2), self.read * 2) - self.read)
 

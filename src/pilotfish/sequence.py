@@ -69,6 +69,8 @@ class Sequence:
         Most tokens of each draft for it; None for as many as pay, 0 for none.
     salt
         Whose it is: caches and memories of texts are shared with sequences that have the same.
+    awaited
+        Says whether others wait for the end of its steps: then no drafter takes long over it.
     evaluated
         How many of the tokens the handle holds: all but the pending one, and fewer while the text is read.
     error
@@ -91,6 +93,7 @@ class Sequence:
     prompt_logprobs: list[Logprobs | None] = field(default_factory=list)
     draft_limit: int | None = None
     salt: str = ""
+    awaited: Callable[[], bool] = field(default=lambda: False)
     evaluated: int = 0
     error: Exception | None = None
     history: History | None = field(init=False, default=None)

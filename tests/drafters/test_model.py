@@ -117,7 +117,7 @@ def test_tokens_that_others_drafted_are_read_when_it_is_asked_again() -> None:
 def test_a_prompt_is_read_in_slices(length: int, passes: int) -> None:
     drafter = draft_model(RULE)
     long, short = sequence(*([1, 2, 3] * length)[:length]), sequence(4)
-    drafts = drafter.propose([long, short], [1, 1])
+    drafts = drafter.propose([long, short], [1, 1], batch=1)
     assert engine_of(drafter).passes == passes
     assert engine_of(drafter).rows == 2
     assert drafts == [draft_model(RULE).propose([s], [1])[0] for s in (long, short)]

@@ -66,10 +66,13 @@ class AutoDrafter:
     ) -> list[Draft]:
         """Return one draft of at most `limits[i]` tokens for each; the model drafts for several at once."""
         plans = self._plans(sequences, limits)
-        rate = self._chooser.choose(plans)
+        paced = len(plans) > 1 or any(plan.view.awaited() for plan in plans)
+        rate = self._chooser.choose(plans, paced=paced)
         drafts = [_cut(plan.draft, plan.take) for plan in plans]
         survivals = [plan.survival[: plan.take] for plan in plans]
         for i, draft in self._modelled(plans, rate).items():
+            if not draft.tokens:  # it has not read enough: what was looked up is taken
+                continue
             drafts[i], survivals[i] = self._extended(plans[i], draft)
         taken = share_rows(survivals, [len(p.view.tokens) for p in plans], self.control.costs, rate)
         for plan, count in zip(plans, taken, strict=True):
@@ -123,7 +126,7 @@ class AutoDrafter:
                 expected = known = self._beliefs.expected(view, certainty, level)
             else:
                 expected = self._beliefs.hoped(view, certainty, level, known)
-            readings.append(Reading(behind, *expected, level))
+            readings.append(Reading(behind, *expected, level, model.is_reading(view)))
         return readings
 
     def _modelled(self, plans: list[Plan], rate: float) -> dict[int, Draft]:
@@ -131,7 +134,7 @@ class AutoDrafter:
         asking = [i for i, plan in enumerate(plans) if plan.asks]
         if self.model is None or not asking:
             return {}
-        rows = len(plans) + sum(plan.take for plan in plans if not plan.asks)
+        rows = len(plans) + sum(plan.take for plan in plans if plan.reads_on or not plan.asks)
 
         for plan in (plans[i] for i in asking):
             if plan.asks is not plan.readings[0]:
@@ -148,6 +151,7 @@ class AutoDrafter:
             hints=[plans[i].draft.tokens[: plans[i].hints] for i in asking],
             levels=[reading.level for i in asking if (reading := plans[i].asks)],
             go_on=go_on,
+            batch=len(plans),
         )
         self.control.draft_passes = self.model.passes
         return dict(zip(asking, drafts, strict=True))

@@ -43,6 +43,10 @@ class View(Protocol):
         """Tokens that the answer may still have, behind the next one."""
         ...
 
+    def awaited(self) -> bool:
+        """Return whether others wait for the end of its steps; that may change within a step."""
+        ...
+
     def choose(self, rows: Rows, row: int, guesses: collections.abc.Sequence[int] = ()) -> int:
         """Return what the target would choose from a draft model's row behind `tokens` and `guesses`.
 

@@ -41,7 +41,9 @@ class Either:
             i for i, d in enumerate(drafts) if limits[i] > 0 and (not d.tokens or d.confidence[0] < ENOUGH)
         ]
         if unsure:
-            modelled = self.model.propose([sequences[i] for i in unsure], [limits[i] for i in unsure])
+            modelled = self.model.propose(
+                [sequences[i] for i in unsure], [limits[i] for i in unsure], batch=len(sequences)
+            )
             for i, draft in zip(unsure, modelled, strict=True):
                 drafts[i] = draft if draft.tokens else drafts[i]
         return drafts

@@ -20,6 +20,9 @@ GoOn = collections.abc.Callable[[int, list[int], list[float]], bool]
 READ_SLICE = 128
 """Tokens a pass while catching up: long enough to be efficient, short enough that Ctrl-C is heard soon."""
 
+READY = 8
+"""Tokens up to which the model is not really behind: what was looked up is read along with them."""
+
 REACHES = (16, 96)
 """Tokens that are read of the end of a text, by level; at one level more, all of it is."""
 
@@ -35,7 +38,8 @@ class _Cache:
     """What the draft model's cache holds of one sequence: tokens `begin` to `read`, then `drafted` ones.
 
     `level` is what was asked for when it was begun. `lost`: the sequence has a token that the model does not
-    know. `told`: so many were named to its head.
+    know. `told`: so many were named to its head. `unfinished`: a part of what was to be read is, and no draft
+    was made since.
     """
 
     handle: int
@@ -45,18 +49,25 @@ class _Cache:
     drafted: list[int] = field(default_factory=list)
     lost: bool = False
     told: int = 0
+    unfinished: bool = False
 
 
 @dataclass(slots=True)
 class _Run:
-    """One draft in the making."""
+    """One draft in the making; of what the cache lacks, `share` tokens may be read in this step."""
 
     view: View
     cache: _Cache
     limit: int
+    share: int
     hints: collections.abc.Sequence[int] = ()
     tokens: list[int] = field(default_factory=list)
     confidence: list[float] = field(default_factory=list)
+
+    @property
+    def reads_on(self) -> bool:
+        """Whether its share is not all that is missing, so that there will be no draft yet."""
+        return self.share < len(self.view.tokens) - self.cache.read
 
     def chunk(self) -> Chunk:
         """Return what to evaluate: the tokens before the next one to draft, then hints not looked at yet."""
@@ -81,6 +92,11 @@ class ModelDrafter:
 
     *Hints* are guesses of another drafter. They are read in the draft's first pass, which so yields as many
     tokens as there are hints that the model would have said itself, and one more.
+
+    In a batch no step waits long for a text to be read: those that lack more than `READY` tokens read one
+    slice together, those that lack least first. Who has not read all then gets no draft, and goes on when it
+    is asked for again. A sequence that is alone is read at once, as long as nobody waits for it
+    (`View.awaited`).
 
     Where the draft model's context is full it proposes nothing more if it is to know all of a text, and else
     begins anew with the end. It proposes nothing for a sequence with an id that its vocabulary lacks.
@@ -122,11 +138,22 @@ class ModelDrafter:
         return size - (begin if begin != cache.begin else min(cache.read, size - 1))
 
     def ways(self, view: View) -> list[tuple[int, int]]:
-        """Return the levels that differ here, and how many tokens it would read at each, the fewest first."""
+        """Return the levels that differ here, and how many tokens it would read at each, the fewest first.
+
+        What is being read is the only way: another one would give up what it has read.
+        """
         cache = self._caches.get(view.key) or _Cache(-1)
+        if cache.unfinished:
+            level = cache.level if cache.begin else WHOLE
+            if (behind := self.behind(view, level)) is not None:
+                return [(level, behind)]
         begins = {self._begin(cache, len(view.tokens), level): level for level in range(WHOLE + 1)}
         ways = [(WHOLE if not begin else level, self.behind(view, level)) for begin, level in begins.items()]
         return [(level, behind) for level, behind in ways if behind is not None]
+
+    def is_reading(self, view: View) -> bool:
+        """Return whether a text is read in part, and no draft was made since."""
+        return view.key in self._caches and self._caches[view.key].unfinished
 
     def propose(
         self,
@@ -136,11 +163,12 @@ class ModelDrafter:
         hints: collections.abc.Sequence[collections.abc.Sequence[int]] | None = None,
         levels: collections.abc.Sequence[int] | None = None,
         go_on: GoOn | None = None,
+        batch: int | None = None,
     ) -> list[Draft]:
         """Return one draft of at most `limits[i]` tokens for each sequence.
 
-        A sequence with limit 0 is not read. An error of the engine is passed on, and the caches are then as
-        after a step.
+        A sequence with limit 0 is not read; while a text is read in part only, there is no draft for it. An
+        error of the engine is passed on, and the caches are then as after a step.
 
         Parameters
         ----------
@@ -153,12 +181,16 @@ class ModelDrafter:
         go_on
             Called as ``go_on(i, tokens, confidence)`` whenever the draft of sequence i has grown; false ends
             it there. By default `min_confidence` decides.
+        batch
+            Sequences that share the step, by default as many as are given.
         """
         self.passes = []
         goes_on = go_on or self._sure_enough
         try:
             reached = [WHOLE] * len(sequences) if levels is None else levels
-            runs = [self._start(*each) for each in zip(sequences, limits, reached, strict=True)]
+            asked = list(zip(sequences, limits, reached, strict=True))
+            shares = self._shares(asked, len(asked) if batch is None else batch)
+            runs = [self._start(*each, share) for each, share in zip(asked, shares, strict=True)]
             active = {i: run for i, run in enumerate(runs) if run is not None}
             for i, run in active.items():
                 run.hints = self._usable(hints[i], run) if hints else ()
@@ -166,6 +198,7 @@ class ModelDrafter:
                     self._wants([*run.view.tokens[run.cache.told :], *run.hints])
                     run.cache.told = len(run.view.tokens)
             self._catch_up(list(active.values()))
+            active = {i: run for i, run in active.items() if not run.reads_on}
             while active:
                 self._draft_more(list(active.values()))
                 active = {
@@ -190,12 +223,23 @@ class ModelDrafter:
         if cache is not None:
             self.engine.close(cache.handle)
 
-    def _start(self, view: View, limit: int, level: int) -> _Run | None:
+    def _shares(self, asked: collections.abc.Sequence[tuple[View, int, int]], batch: int) -> list[int]:
+        """Return how many tokens each may read before it drafts: all it lacks, or its share of one slice."""
+        shares = [self.behind(view, level) or 0 if limit > 0 else 0 for view, limit, level in asked]
+        if batch > 1:
+            left = READ_SLICE
+            for i in sorted(range(len(asked)), key=shares.__getitem__):
+                if shares[i] > READY:
+                    shares[i] = min(shares[i], left)
+                    left -= shares[i]
+        return shares
+
+    def _start(self, view: View, limit: int, level: int, share: int) -> _Run | None:
         cache = self._caches.get(view.key)
         begin = self._begin(cache or _Cache(-1), len(view.tokens), level)
         # The last token drafted is not evaluated, hence one more than the context leaves.
         limit = min(limit, self.engine.context - (len(view.tokens) - begin) + 1)
-        if limit < 1:
+        if limit < 1 or not share:
             return None
         self._roll_back(view)
         if cache is None:
@@ -203,9 +247,9 @@ class ModelDrafter:
         if begin != cache.begin:
             self.engine.truncate(cache.handle, 0)
             cache.begin = cache.read = begin
-            cache.level = level
+            cache.level, cache.unfinished = level, False
         cache.lost = cache.lost or max(view.tokens[cache.read :]) >= self.engine.vocab_size
-        return None if cache.lost else _Run(view, cache, limit)
+        return None if cache.lost else _Run(view, cache, limit, min(share, len(view.tokens) - cache.read))
 
     def _begin(self, cache: _Cache, size: int, level: int) -> int:
         """Return from which token on a text of `size` tokens should be known."""
@@ -226,14 +270,20 @@ class ModelDrafter:
         return math.prod(confidence) >= self.min_confidence
 
     def _catch_up(self, runs: list[_Run]) -> None:
-        """Read all but the last slice of what is missing."""
-        while behind := [run for run in runs if len(run.view.tokens) - run.cache.read > READ_SLICE]:
-            slices = [run.view.tokens[run.cache.read : run.cache.read + READ_SLICE] for run in behind]
-            self._forward(
-                [Chunk(run.cache.handle, part, 0) for run, part in zip(behind, slices, strict=True)]
-            )
-            for run in behind:
-                run.cache.read += READ_SLICE
+        """Read each one's share, but the last slice of a text; no more than a slice once others wait."""
+        while behind := [run for run in runs if run.share > READ_SLICE or (run.share and run.reads_on)]:
+            sizes = [min(run.share, READ_SLICE) for run in behind]
+            chunks = [
+                Chunk(run.cache.handle, run.view.tokens[run.cache.read : run.cache.read + size], 0)
+                for run, size in zip(behind, sizes, strict=True)
+            ]
+            self._forward(chunks)
+            for run, size in zip(behind, sizes, strict=True):
+                run.cache.read += size
+                run.cache.unfinished = True
+                run.share -= size
+                if run.view.awaited():
+                    run.share = 0
 
     def _draft_more(self, runs: list[_Run]) -> None:
         """Draft one token for each, or several where hints are what the model says itself."""
@@ -242,6 +292,7 @@ class ModelDrafter:
         for run, chunk in zip(runs, chunks, strict=True):
             text, hints = len(run.view.tokens), run.hints
             run.cache.read, run.cache.drafted, run.hints = text, [*run.tokens, *hints], ()
+            run.cache.unfinished = False
             for i in range(chunk.wanted):
                 token = run.view.choose(rows, row + i, run.tokens)
                 run.tokens.append(token)

@@ -8,6 +8,8 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pilotfish.drafters.model import READ_SLICE, READY
+
 if TYPE_CHECKING:
     from pilotfish.control import ByGain
     from pilotfish.costs import Costs
@@ -21,9 +23,6 @@ STAYS = 0.7
 
 AHEAD = 4
 """Further tokens that are looked at before drafting ends: passes may cost the same up to some number."""
-
-READY = 8
-"""Tokens up to which the model is not really behind: what was looked up is read along with them."""
 
 PLAIN_EVERY = 64
 """Steps with drafts after which a plain one shows what that costs now."""
@@ -54,12 +53,15 @@ class Reading:
         Expected probabilities that its first guess is right, and each later one.
     level
         How much of the text it knows then; see `pilotfish.drafters.model.REACHES`.
+    begun
+        Whether it has begun to read, in earlier steps.
     """
 
     behind: int
     first: float
     later: float
     level: int
+    begun: bool = False
 
 
 @dataclass(slots=True)
@@ -80,6 +82,8 @@ class Plan:
         Tokens of what was looked up that the model would read along.
     take, asks
         Chosen: tokens of what was looked up to send, or how to ask the model.
+    reads_on
+        Whether the model, if it is asked, only reads in this step: what was looked up is sent meanwhile.
     gain
         Expected of the choice: tokens less rate times seconds, beyond those of plain decoding.
     idle_gain
@@ -101,6 +105,7 @@ class Plan:
     hints: int = 0
     take: int = 0
     asks: Reading | None = None
+    reads_on: bool = False
     gain: float = 0.0
     idle_gain: float = -math.inf
     tokens: float = 1.0
@@ -114,6 +119,11 @@ class Plan:
         return self.readings[0].first if self.readings else 0.0
 
     @property
+    def begun(self) -> bool:
+        """Whether the model is reading its text."""
+        return any(reading.begun for reading in self.readings)
+
+    @property
     def promise(self) -> float:
         """What it may yield, roughly: the best is served first."""
         return sum(self.survival) + self.first
@@ -125,14 +135,20 @@ class Chooser:
     def __init__(self, control: ByGain, patience: float = PATIENCE) -> None:
         self.control = control
         self.patience = patience
+        self._paced = False
+        self._room = 0  # tokens that the model may still read in this step
+        self._turn = False  # whether someone has a long text read
 
-    def choose(self, plans: list[Plan]) -> float:
+    def choose(self, plans: list[Plan], *, paced: bool = False) -> float:
         """Choose for each sequence, and return the rate that it was decided by.
+
+        If it is `paced`, the model reads one slice at most in this step.
 
         First the best ratio of tokens to seconds that is to be had now, by Dinkelbach's iteration (1967, "On
         nonlinear fractional programming"): the rate is set to what the best option yields until they agree.
         Then the choice by the rate of the last steps, but not a higher one: better steps are over.
         """
+        self._paced = paced
         control, costs = self.control, self.control.costs
         views, context = [plan.view for plan in plans], sum(len(plan.view.tokens) for plan in plans)
         start = costs.pass_s(len(plans), context)
@@ -178,6 +194,8 @@ class Chooser:
 
     def reason(self, plan: Plan, rate: float) -> str | None:
         """Return why nothing is drafted for a sequence; None if there is no room for a draft."""
+        if plan.asks and plan.reads_on:
+            return f"the draft model has {plan.asks.behind} tokens left to read"
         if plan.limit < 1 or plan.asks:
             return None
         costs, own = self.control.costs, len(plan.view.tokens)
@@ -198,11 +216,11 @@ class Chooser:
         """Choose for each, the most promising first; who shares passes of the model shares their cost."""
         drafting = max(1, sum(bool(plan.readings) for plan in plans))
         while True:
-            rows = len(plans)
-            for plan in sorted(plans, key=lambda plan: -plan.promise):
+            rows, self._room, self._turn = len(plans), READ_SLICE, False
+            for plan in sorted(plans, key=lambda plan: (not plan.begun, -plan.promise)):
                 rows += self._choose_one(plan, rate, rows, context, drafting)
             asking = sum(plan.asks is not None for plan in plans)
-            if asking in {0, drafting}:
+            if not asking or asking >= drafting:
                 return
             drafting = asking
 
@@ -222,10 +240,24 @@ class Chooser:
             tokens += survival
             if (gain := tokens - 1 - rate * cost) > plan.gain:
                 plan.take, plan.gain, plan.tokens, plan.seconds = k, gain, tokens, cost
-        added = plan.take
+        added, plan.reads_on = plan.take, False
+        looked_up = plan.gain, plan.tokens, plan.seconds
         for reading in plan.readings:
-            added = self._consider(plan, reading, rate, marginal, drafting, added)
+            if self._has_room(reading):
+                added = self._consider(plan, reading, rate, marginal, drafting, added)
+        if self._paced and plan.asks and plan.asks.behind > READY:
+            if plan.asks.behind > READ_SLICE:
+                self._turn = plan.reads_on = True
+                plan.gain, plan.tokens, plan.seconds = looked_up
+                return plan.take
+            self._room -= plan.asks.behind
         return added
+
+    def _has_room(self, reading: Reading) -> bool:
+        """Whether it can be read now, or begun: of long texts one at a time, with the room that is left."""
+        if not self._paced or reading.behind <= READY:
+            return True
+        return not self._turn if reading.behind > READ_SLICE else reading.behind <= self._room
 
     def _consider(
         self,
@@ -242,6 +274,8 @@ class Chooser:
         drafted, reading_s = self._entry(plan, reading, hints, drafting)
         agreed = sum(plan.survival[:hints])
         left = self.control.left(plan.view, plan.left)
+        if self._paced:
+            left -= (reading.behind - 1) // READ_SLICE  # as many steps bring no draft of it
         tokens, survival, best, rows = 1.0, reading.first, None, added
         most = plan.gain
         for k, cost in enumerate(marginal, start=1):
@@ -261,7 +295,7 @@ class Chooser:
             survival *= reading.later
         if best is None:
             return added
-        if reading.behind > READY:
+        if reading.behind > READY and not reading.begun:
             patience = self.patience if reading is plan.readings[0] else LONG_PATIENCE
             if self.control.pace(plan.view).missed.get(reading.level, 0.0) < patience * reading_s:
                 plan.missed[reading.level] = missed
@@ -279,6 +313,10 @@ class Chooser:
         if plan.asks:
             for level in range(plan.asks.level + 1):
                 missed.pop(level, None)
+
+    def _can_draft(self, reading: Reading) -> bool:
+        """Whether a draft comes of it in this step."""
+        return not self._paced or reading.behind <= max(READY, self._room)
 
     def _hints(self, plan: Plan, reading: Reading) -> int:
         """Return how many tokens of what was looked up to read in the model's first pass."""
@@ -299,7 +337,8 @@ class Chooser:
         usual = min(behind, 2)
         rows = drafting * (usual + hints)
         entry = costs.draft_s(rows, own * rows) / drafting
-        read = costs.draft_s(behind, own / 2 * behind) - costs.draft_s(usual, own * usual)
+        before = own - behind / 2 if reading.begun else own / 2
+        read = costs.draft_s(behind, before * behind) - costs.draft_s(usual, own * usual)
         return entry, max(0.0, read)
 
     def _try_something(self, plans: list[Plan], rate: float) -> None:
@@ -315,7 +354,7 @@ class Chooser:
             return
         for plan in plans:
             loss = (plan.gain - plan.idle_gain) / rate
-            if not plan.asks and 0 < loss <= control.purse:
+            if not plan.asks and 0 < loss <= control.purse and self._can_draft(plan.readings[0]):
                 control.trial = plan.view.key, loss + plan.first / rate
                 plan.asks, plan.take = plan.readings[0], 0
                 return

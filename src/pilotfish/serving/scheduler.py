@@ -121,7 +121,7 @@ class Scheduler:
             raise UsageError(f"{len(choices)} answers are wanted", f"ask for 1 to {self.most_running}")
         for s in choices:
             s.fit(self.decoder.engine.context)
-            s.salt = salt
+            s.salt, s.awaited = salt, self._is_shared
         ticket = Ticket(choices, salt, listener, self.decoder.clock)
         with self._changed:
             if self._draining:
@@ -219,6 +219,9 @@ class Scheduler:
                 self._settle(ticket, tokens)
             break
         return any_runs
+
+    def _is_shared(self) -> bool:
+        return self.running + self.waiting > 1
 
     def _drop_cancelled(self) -> None:
         with self._changed:
