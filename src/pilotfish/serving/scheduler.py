@@ -79,7 +79,7 @@ class Scheduler:
         self._running: list[Ticket] = []
         self._draining = False
         self._shut = False
-        self._crowded = False  # someone lost their cache, and nobody has ended since
+        self._crowded = False  # someone lost their cache, and nobody who had one has ended since
         self._places: dict[int, Page | None] = {}
         self._alike = Alike()
         self._prompt_tokens = 0
@@ -362,6 +362,8 @@ class Scheduler:
             _log.exception("what a request leaves behind could not be put away")
         if ticket in self._running:
             self._running.remove(ticket)
+            self._crowded = False
+        elif ticket.preempted:  # it was the one that lost its cache: perhaps there is room for others
             self._crowded = False
         ticket.end(tokens or [], error)
 
