@@ -59,11 +59,10 @@ async def answer(context: Context, request: Request) -> Response:
         echo=bool(asked.echo),
     )
     most = min(context.settings.most_prompts, context.settings.most_waiting)  # each has a place of its own
-    given = _listed(asked.prompt, most)
     service = context.service
     replies = await submit(
         context,
-        lambda: [_ids(service, where, prompt) for where, prompt in given],
+        lambda: [_ids(service, where, prompt) for where, prompt in _listed(asked.prompt, most)],
         options,
         asked,
         param="prompt",
