@@ -192,6 +192,8 @@ class Scheduler:
         """
         self._drop_cancelled()
         self._admit()
+        if self.recent is not None:
+            self.recent.advance()
         drafted, any_runs = MOST_DRAFTED, bool(self._running)
         while self._running:
             running, parts = self._plan()
