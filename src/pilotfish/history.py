@@ -70,6 +70,8 @@ class History:
         -------
             Valid until the next call.
         """
+        if not self._said and 0 < self._prompt <= len(tokens):
+            self._begin(tokens[: self._prompt])
         more = [*tokens[self._sure :], *guesses]
         same = _common(self._said[self._sure :], more)
         while len(self._said) > self._sure + same:
@@ -86,6 +88,21 @@ class History:
             self._bias,
             self._banned(),
         )
+
+    def _begin(self, prompt: Sequence[int]) -> None:
+        """Count a prompt, all at once: token by token a long one takes longer than a pass may wait."""
+        said = np.array(prompt, np.int32)
+        ids, first = np.unique(said, return_index=True)
+        ids = ids[np.argsort(first)]
+        self._slots = {token: slot for slot, token in enumerate(ids.tolist())}
+        size = max(64, len(ids))
+        self._ids, self._repeated, self._generated = (np.zeros(size, np.int32) for _ in range(3))
+        self._ids[: len(ids)] = ids
+        if self._window:
+            seen, counts = np.unique(said[-self._window :] if self._window > 0 else said, return_counts=True)
+            self._repeated[[self._slots[token] for token in seen.tolist()]] = counts
+        self._said = list(prompt)
+        self._sure = len(prompt)
 
     def _push(self, token: int) -> None:
         self._count(token, len(self._said), 1)

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from pilotfish.corpus.index import SEPARATOR
-from pilotfish.drafters.recent import DEPTH, MATCH, PLACES, RecentDrafter, RecentTexts
+from pilotfish.drafters import recent as recent_module
+from pilotfish.drafters.recent import DEPTH, MATCH, PART, PLACES, RecentDrafter, RecentTexts
 from pilotfish.sampling import Sampling
 from pilotfish.sequence import Sequence
 
@@ -123,16 +124,57 @@ def test_of_a_text_that_is_too_long_the_end_is_remembered() -> None:
     assert drafted(recent, [70, 71, 72, 73]) == ()
 
 
+@given(texts, st.lists(st.integers(0, 40), max_size=4))
+def test_a_conversation_is_remembered_as_if_it_had_come_as_a_whole(text: list[int], cuts: list[int]) -> None:
+    bit_by_bit, whole = RecentTexts(), RecentTexts()
+    for cut in [*sorted(cuts), len(text)]:
+        bit_by_bit.add("", text[:cut])
+    whole.add("", text)
+    assert bit_by_bit.tokens == whole.tokens
+    for at in range(len(text)):
+        assert bit_by_bit.find("", text[:at], 5) == whole.find("", text[:at], 5)
+
+
+def test_a_long_text_is_made_findable_in_parts() -> None:
+    """No call does more than one part; and the end of a conversation that went on comes behind the rest."""
+    recent, places = RecentTexts(), [0]
+    text = list(range(5 * PART))
+
+    def done() -> int:
+        places.append(sum(len(shelf.places) for shelf in recent._shelves.values()))
+        return places[-1] - places[-2]
+
+    recent.add("", text)
+    assert done() == PART
+    assert drafted(recent, text[:PART])[:1] == (PART,)
+    assert drafted(recent, text[-10:-5]) == ()
+    recent.add("", [*text, 7, 8, 9])
+    while work := done():
+        assert work <= PART
+        recent.advance()
+    assert places[-1] == len(text) + 3 - MATCH
+    assert drafted(recent, text[-5:]) == (7, 8, 9)
+    recent.add("", list(range(10**6, 10**6 + 5 * PART)))
+    recent.clear()
+    recent.advance()
+    assert recent.tokens == 0
+
+
 class Remembered(RuleBasedStateMachine):
     """Texts are added and looked up in any order, while others are forgotten."""
 
     def __init__(self) -> None:
         super().__init__()
+        recent_module.PART = 10
         self.recent = RecentTexts(most_tokens=60)
 
     @rule(text=texts, salt=st.sampled_from(["a", "b"]))
     def add(self, text: list[int], salt: str) -> None:
         self.recent.add(salt, text)
+
+    @rule()
+    def advance(self) -> None:
+        self.recent.advance()
 
     @rule(text=texts, salt=st.sampled_from(["a", "b", "c"]))
     def find(self, text: list[int], salt: str) -> None:
@@ -152,6 +194,7 @@ class Remembered(RuleBasedStateMachine):
                 assert all(text in shelf.texts and text.salt == salt for text, _ in places)
 
     def teardown(self) -> None:
+        recent_module.PART = PART
         self.recent.clear()
         assert (self.recent.tokens, self.recent._shelves) == (0, {})
 

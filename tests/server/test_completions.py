@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from pilotfish.drafting import Drafting, Wish
 from pilotfish.engines.scripted import copying, ngrams
 from pilotfish.sampling import Sampling
 from pilotfish.sequence import Sequence
+from pilotfish.server.log import RequestLog
 from pilotfish.server.settings import Settings
 from server.asgi import COMPLETIONS, Server, ask, server
 from tiny import END, START, VOCAB_SIZE, tiny_model
@@ -188,6 +190,40 @@ def test_a_prompt_can_be_scored_without_an_answer(babbler: Server) -> None:
         assert choice["finish_reason"] == "length"
     assert streamed(babbler, **body) == found["choices"]
     assert ask(babbler, COMPLETIONS, {"prompt": "a", "max_tokens": 0}).error["param"] == "max_tokens"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_token_that_a_score_has_to_make_counts_nowhere(
+    caplog: pytest.LogCaptureFixture, stream: bool
+) -> None:
+    """Not in usage, timings and metrics, nor in the log; here it is an end token, and ends nothing."""
+    made = server({"abc": ""}, settings=Settings(prefix_tokens=0))
+    made.service.observers.append(RequestLog(made.service.target.tokenizer))
+    options = {"stream": True, "stream_options": {"include_usage": True}} if stream else {}
+    with caplog.at_level(logging.INFO, logger="pilotfish.requests"):
+        call = ask(made, COMPLETIONS, {"prompt": "abc", "max_tokens": 0, "echo": True, "n": 2, **options})
+    found = call.events[-2] if stream else call.json
+    assert found["usage"]["completion_tokens"] == 0
+    predicted = {name: value for name, value in found["timings"].items() if name.startswith("predicted")}
+    assert set(predicted.values()) == {0}
+    assert found["timings"]["prompt_n"] == 3
+    line, prompt, *answers = (r.getMessage() for r in caplog.records if r.name == "pilotfish.requests")
+    assert " length, prompt 3 (0 cached), 0 tokens, queued " in line
+    assert "tokens/s" not in line
+    assert prompt.endswith(" prompt 'abc'")
+    assert all(answer.endswith(" answer ''") for answer in answers)
+    figures = made.service.metrics.render().decode()
+    labels = 'engine="0",model_name="tiny"'
+    for name, value in {
+        f"generation_tokens_total{{{labels}}}": 0,
+        f"prompt_tokens_total{{{labels}}}": 3,
+        'request_success_total{engine="0",finished_reason="length",model_name="tiny"}': 2,
+        f"request_generation_tokens_sum{{{labels}}}": 0,
+        f"time_to_first_token_seconds_count{{{labels}}}": 0,
+        f"request_decode_time_seconds_count{{{labels}}}": 0,
+        f"request_prefill_time_seconds_count{{{labels}}}": 1,
+    }.items():
+        assert f"pilotfish:{name} {value:.1f}\n" in figures
 
 
 def test_echo_repeats_the_prompt_as_it_was_written(talker: Server) -> None:

@@ -12,7 +12,7 @@ import pytest
 from decoding import assert_nothing_is_left, scripted
 from pilotfish.drafting import Drafting, Wish
 from pilotfish.engines.scripted import copying, sure_of
-from pilotfish.errors import Cancelled, EngineError, PromptTooLong, QueueFull
+from pilotfish.errors import Cancelled, EngineError, PromptTooLong, QueueFull, Unavailable
 from pilotfish.options import Options
 from pilotfish.server.log import RequestLog, line
 from pilotfish.server.service import Reply, Service
@@ -20,7 +20,7 @@ from pilotfish.server.settings import Settings
 from pilotfish.server.usage import speculation
 from pilotfish.stats import Stats
 from pilotfish.text.detokenizer import Detokenizer
-from server.asgi import running, settled
+from server.asgi import CHAT, PATIENCE_S, running, server, settled, until
 from tiny import VOCAB_SIZE, tiny_model
 
 PROMPT = list(b"abc")
@@ -188,6 +188,39 @@ def test_closing_ends_what_runs_and_waits_with_an_error_and_twice_does_nothing()
             with pytest.raises(Cancelled):
                 await reply.result()
         assert not service.alive
+
+    running(scenario)
+
+
+def test_what_is_being_tokenized_when_the_server_shuts_down_is_told_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two requests are in the threads, two wait for one: each gets a 503 of OpenAI's shape."""
+    begun, goes_on = threading.Semaphore(0), threading.Event()
+    choices = Service.choices
+
+    def slow(self: Service, *given: Any, **more: Any) -> Any:
+        begun.release()
+        goes_on.wait(PATIENCE_S)
+        return choices(self, *given, **more)
+
+    monkeypatch.setattr(Service, "choices", slow)
+
+    async def scenario() -> None:
+        asked = server({})
+        calls = [asked.post(CHAT, {"messages": [{"role": "user", "content": "hello"}]}) for _ in range(4)]
+        await until(lambda: begun.acquire(blocking=False))
+        await until(lambda: begun.acquire(blocking=False))
+        await until(lambda: asked.service._texts._work_queue.qsize() == 2)
+        asked.service.close()
+        goes_on.set()
+        for call in calls:
+            await call.end()
+            assert (call.status, call.error["type"]) == (503, "server_error")
+            assert call.error["code"] == "unavailable"
+            assert call.response_headers["retry-after"] == "1"
+        with pytest.raises(Unavailable):
+            await asked.service.in_thread(list)
 
     running(scenario)
 

@@ -188,6 +188,26 @@ def test_a_request_that_lost_its_cache_keeps_its_place_in_the_order_of_arrival()
     assert [load.told(ticket) for ticket in tickets] == [plain(LANGUAGE, request)[0] for request in asked]
 
 
+def test_when_a_request_that_lost_its_cache_is_cancelled_the_next_one_gets_its_place() -> None:
+    """There may be room for it, though nobody who runs has ended."""
+    load = Load(service(LANGUAGE, most_running=2))
+    scripted(load.decoder).room = 100
+    asked = [Request((n,) * 30, max_tokens=most) for n, most in enumerate((60, 40, 2))]
+    first, lost, small = [load.submit(request) for request in asked]
+    while not lost.preempted:
+        load.step()
+    load.step()
+    assert (load.scheduler.running, load.scheduler.waiting) == (1, 2)
+    lost.cancel()
+    load.step()
+    assert (load.scheduler.running, load.scheduler.waiting) == (2, 0)
+    load.finish()
+    assert ends([first, lost, small]) == [1, 2, 0]
+    assert [load.told(ticket) for ticket in (first, small)] == [
+        plain(LANGUAGE, request)[0] for request in (asked[0], asked[2])
+    ]
+
+
 def test_when_memory_runs_out_half_of_what_is_kept_is_dropped_first() -> None:
     load = Load(service(LANGUAGE, kept=64))
     for n in (1, 2):

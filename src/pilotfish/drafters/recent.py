@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import collections.abc
+import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,9 @@ MATCH = 4
 
 DEPTH = 32
 """Tokens that are compared at most."""
+
+PART = 1024
+"""Tokens that are made findable in one go, which takes some two milliseconds."""
 
 PLACES = 8
 """Places that are remembered of the same `MATCH` tokens, the latest ones."""
@@ -81,15 +85,29 @@ class RecentTexts:
         self.tokens = 0
         self._texts: collections.OrderedDict[_Text, None] = collections.OrderedDict()  # last used last
         self._shelves: dict[str, _Shelf] = {}
+        self._ahead: collections.deque[tuple[_Text, collections.abc.Iterator[tuple[int, int]]]] = (
+            collections.deque()
+        )
 
     def add(self, salt: str, tokens: list[int]) -> None:
-        """Remember a text, or its end if it is too long; but for the beginning that is remembered already."""
+        """Remember a text, or its end if it is too long; but for the beginning that is remembered already.
+
+        Of what is new the first `PART` tokens are found at once; each `advance` lets as many more be found.
+        """
         texts = self._shelves[salt].texts if salt in self._shelves else ()
         shared = {text: text.common(tokens) for text in texts}
-        for text in [text for text, count in shared.items() if count == text.end]:
-            del shared[text]  # a conversation that goes on: the new text has all of it
+        within = sorted((text for text, count in shared.items() if count == text.end), key=lambda t: t.end)
+        known = max((count for text, count in shared.items() if count != text.end), default=0)
+        # A conversation that goes on: the new text has all of it.
+        longest = within.pop() if within and known < len(tokens) else None
+        if longest is not None and len(tokens) - longest.begin > self.most_tokens:
+            within.append(longest)
+            longest = None
+        for text in within:
             self._forget(text)
-        known = max(shared.values(), default=0)
+        if longest is not None:
+            self._extend(longest, tokens[longest.end :])
+            return
         begin = max(0, known - DEPTH, len(tokens) - self.most_tokens)
         new = _Text(salt, tokens[begin:], begin, hash(tuple(tokens[:begin])))
         if known == len(tokens) or len(new.tokens) <= MATCH:
@@ -100,8 +118,32 @@ class RecentTexts:
         shelf.texts.add(new)
         self._texts[new] = None
         self.tokens += len(new.tokens)
-        for key, at in _keys(new.tokens):
-            shelf.places[key] = (*shelf.places.get(key, ())[1 - PLACES :], (new, at))
+        self._ahead.append((new, _keys(new.tokens)))
+        self.advance()
+
+    def advance(self) -> None:
+        """Let some more of the texts that were added be found; to be called once a pass."""
+        left = PART
+        while self._ahead and left > 0:
+            text, keys = self._ahead[0]
+            places, count = self._shelves[text.salt].places, 0
+            for key, at in itertools.islice(keys, left):
+                places[key] = (*places.get(key, ())[1 - PLACES :], (text, at))
+                count += 1
+            if count < left:
+                self._ahead.popleft()
+            left -= count
+
+    def _extend(self, text: _Text, more: list[int]) -> None:
+        """Let a text go on."""
+        done = len(text.tokens)
+        self._texts.move_to_end(text)
+        while self.tokens + len(more) > self.most_tokens:
+            self._forget(next(iter(self._texts)))
+        text.tokens += more
+        self.tokens += len(more)
+        self._ahead.append((text, _keys(text.tokens, done)))
+        self.advance()
 
     def find(
         self, salt: str, tokens: collections.abc.Sequence[int], limit: int
@@ -134,9 +176,12 @@ class RecentTexts:
         """Forget everything."""
         self._texts.clear()
         self._shelves.clear()
+        self._ahead.clear()
         self.tokens = 0
 
     def _forget(self, text: _Text) -> None:
+        if any(text is one for one, _ in self._ahead):
+            self._ahead = collections.deque(ahead for ahead in self._ahead if ahead[0] is not text)
         shelf = self._shelves[text.salt]
         for key, _ in _keys(text.tokens):
             if key in shelf.places:
@@ -178,12 +223,15 @@ class Follower:
         return voted(rows, matched) if matched else []
 
 
-def _keys(tokens: list[int]) -> collections.abc.Iterator[tuple[int, int]]:
-    """Yield for each place behind `MATCH` tokens, but the text's end, these as one number, and the place."""
-    key = 0
-    for at, token in enumerate(tokens[:-1], start=1):
+def _keys(tokens: list[int], done: int = 0) -> collections.abc.Iterator[tuple[int, int]]:
+    """Yield for each place behind `MATCH` tokens, but the text's end, these as one number, and the place.
+
+    The places before the first `done` tokens end are left out.
+    """
+    key, begin, least = 0, max(0, done - MATCH), max(MATCH, done)
+    for at, token in enumerate(tokens[begin:-1], start=begin + 1):
         key = (key << _BITS | token) & _MASK
-        if at >= MATCH:
+        if at >= least:
             yield key, at
 
 

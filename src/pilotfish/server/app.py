@@ -25,12 +25,14 @@ from pilotfish.server.log import log_refusal
 from pilotfish.server.metrics import scrape
 from pilotfish.server.reading import ClientLeft
 from pilotfish.server.refusals import Refusal
+from pilotfish.server.room import Room
 from pilotfish.server.streaming import EventStream, watched
 
 if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import Receive, Scope, Send
 
+    from pilotfish.server.room import Share
     from pilotfish.server.service import Service
     from pilotfish.server.settings import Settings
     from pilotfish.server.streaming import Sleep
@@ -58,17 +60,19 @@ class Endpoint:
     Who only looks (GET) is let in also while the server is full or drains.
     """
 
-    def __init__(self, answer: Answer, gate: Gate, settings: Settings, clock: Clock) -> None:
+    def __init__(self, answer: Answer, gate: Gate, room: Room, settings: Settings, clock: Clock) -> None:
         self._answer = answer
         self._gate = gate
+        self._room = room
         self._settings = settings
         self._clock = clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, to its last byte."""
         try:
-            with self._entered(scope) as service:
-                response = await self._response(self._context(service, scope), Request(scope, receive))
+            with self._entered(scope) as service, self._room.share() as share:
+                context = self._context(service, scope, share)
+                response = await self._response(context, Request(scope, receive))
                 if isinstance(response, EventStream):  # minds its own time, piece by piece
                     await response(scope, receive, send)
                 else:  # may have to wait behind what this client has not read of an earlier answer
@@ -96,9 +100,9 @@ class Endpoint:
             return self._gate.entered()
         return contextlib.nullcontext(self._gate.service)
 
-    def _context(self, service: Service, scope: Scope) -> Context:
-        clock = self._clock
-        return Context(service, self._settings, clock.started, clock.now, clock.sleep, scope.get(KEY, ""))
+    def _context(self, service: Service, scope: Scope, share: Share) -> Context:
+        clock, key = self._clock, scope.get(KEY, "")
+        return Context(service, self._settings, clock.started, clock.now, clock.sleep, share, key)
 
 
 class Clock:
@@ -148,8 +152,9 @@ def make_app(serving: Service | Gate, settings: Settings, *, clock: Clock | None
         Route("/health", healthy, methods=["GET"]),
         Route("/metrics", measured, methods=["GET"]),
     ]
+    room = Room(settings.most_bodies_bytes)
     routes += [
-        Route(path, Endpoint(answer, gate, settings, clock), methods=[method])
+        Route(path, Endpoint(answer, gate, room, settings, clock), methods=[method])
         for path, method, answer in ASKED
     ]
     return Starlette(

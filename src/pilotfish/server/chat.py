@@ -68,7 +68,6 @@ async def answer(context: Context, request: Request) -> Response:
     """Answer a request."""
     asked = await read(request, context, ChatRequest)
     model = models.checked(context, asked.model)
-    messages = texts(asked.messages)
     wants_usage = streams_usage(asked.stream, asked.stream_options)
     options = options_of(
         asked,
@@ -79,7 +78,7 @@ async def answer(context: Context, request: Request) -> Response:
         names={} if asked.max_completion_tokens is None else {"max_tokens": "max_completion_tokens"},
     )
     [reply] = await submit(
-        context, lambda: [prompt_of(context.service, messages)], options, asked, param="messages"
+        context, lambda: [prompt_of(context.service, texts(asked.messages))], options, asked, param="messages"
     )
     reply.endpoint, reply.label = "/v1/chat/completions", fresh_id("chatcmpl")
     head = {

@@ -59,18 +59,17 @@ async def answer(context: Context, request: Request) -> Response:
         echo=bool(asked.echo),
     )
     most = min(context.settings.most_prompts, context.settings.most_waiting)  # each has a place of its own
-    given = _listed(asked.prompt, most)
     service = context.service
     replies = await submit(
         context,
-        lambda: [_ids(service, where, prompt) for where, prompt in given],
+        lambda: [_ids(service, where, prompt) for where, prompt in _listed(asked.prompt, most)],
         options,
         asked,
         param="prompt",
     )
     label = fresh_id("cmpl")
     for reply in replies:
-        reply.endpoint, reply.label = "/v1/completions", label
+        reply.endpoint, reply.label, reply.scores_only = "/v1/completions", label, scores_only
     making = Completion(
         context,
         {
@@ -163,8 +162,7 @@ class Completion:
         return "length" if self._scores_only and reason is not None else reason
 
     def _usage(self) -> dict[str, object]:
-        hidden = len(self._offsets) if self._scores_only else 0
-        return usage(self._replies, hidden=hidden)
+        return usage(self._replies)
 
     def _ending(self) -> dict[str, object]:
         return {"seed": self._replies[0].choices[0].sequence.sampling.seed, **figures(self._replies)}

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pilotfish.server.room import Share
     from pilotfish.server.service import Service
     from pilotfish.server.settings import Settings
     from pilotfish.server.streaming import Sleep
@@ -28,6 +29,8 @@ class Context:
         Seconds since 1970.
     sleep
         What pings and patience are measured with.
+    share
+        What the request may keep of its body.
     key
         The API key that the request came with, or none.
     """
@@ -37,6 +40,7 @@ class Context:
     started: int
     now: Callable[[], float]
     sleep: Sleep
+    share: Share
     key: str = ""
 
     def salt(self, cache_salt: str | None) -> str:

@@ -36,8 +36,9 @@ class RequestLog:
             first = reply.choices[0].sequence
             prompt = first.tokens[: first.stats.prompt_tokens]
             requests.info("%s prompt %r", reply.label, self._tokenizer.decode(prompt, special=True))
-            for choice in reply.choices:
-                said = choice.sequence.tokens[choice.sequence.stats.prompt_tokens :]
+            for choice, count in zip(reply.choices, reply.said, strict=True):
+                begin = choice.sequence.stats.prompt_tokens
+                said = choice.sequence.tokens[begin : begin + count]
                 requests.info("%s answer %r", reply.label, self._tokenizer.decode(said, special=True))
 
 
@@ -53,24 +54,25 @@ def line(reply: Reply) -> str:
     """Return the line: where, which, how it ended, tokens, seconds, rates."""
     ticket = reply.ticket
     stats = [choice.sequence.stats for choice in reply.choices]
-    tokens, passes = sum(one.tokens for one in stats), sum(one.passes for one in stats)
+    passes, after_first = sum(one.passes for one in stats), sum(max(0, tokens - 1) for tokens in reply.said)
     drafted, accepted = sum(one.drafted for one in stats), sum(one.accepted for one in stats)
-    begun = sum(one.tokens > 0 for one in stats)
     parts = [
         f"{reply.endpoint or '-'} {reply.label or '-'} {_how(reply)}",
         f"prompt {stats[0].prompt_tokens} ({ticket.reused} cached)",
-        f"{tokens} tokens",
+        f"{sum(reply.said)} tokens",
     ]
     if ticket.begun_s is not None:
         parts.append(f"queued {ticket.begun_s - ticket.submitted_s:.3f} s")
-    if ticket.first_s is not None and ticket.ended_s is not None:
+    if ticket.first_s is not None and reply.scores_only:
+        parts.append(f"read after {ticket.first_s - ticket.submitted_s:.3f} s")
+    elif ticket.first_s is not None and ticket.ended_s is not None:
         seconds = ticket.ended_s - ticket.first_s
-        rate = (tokens - begun) / seconds if seconds > 0 else 0.0
+        rate = after_first / seconds if seconds > 0 else 0.0
         parts += [f"first after {ticket.first_s - ticket.submitted_s:.3f} s", f"{rate:.1f} tokens/s"]
     share = f" ({accepted / drafted:.0%})" if drafted else ""
     parts.append(f"{accepted} of {drafted} drafted accepted{share}")
     if passes:
-        parts.append(f"{(tokens - begun) / passes:.2f} tokens per pass")
+        parts.append(f"{after_first / passes:.2f} tokens per pass")
     if ticket.preempted:
         parts.append(f"read anew {ticket.preempted} times")
     return ", ".join(parts)
@@ -81,4 +83,6 @@ def _how(reply: Reply) -> str:
         return "cancelled"
     if reply.error is not None:
         return f"failed ({type(reply.error).__name__})"
+    if reply.scores_only:
+        return "length"  # whatever the token is that counts nowhere
     return "/".join(dict.fromkeys(str(choice.sequence.finish_reason) for choice in reply.choices))

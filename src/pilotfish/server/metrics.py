@@ -104,13 +104,19 @@ class Metrics:
         self._prompt_size = self._histogram("request_prompt_tokens", "Tokens of a request's prompt.", tokens)
         self._size = self._histogram("request_generation_tokens", "Tokens of a request's answers.", tokens)
 
-    def ended(self, ticket: Ticket) -> None:
-        """Count a request that has ended, however that was; to be called once for each, from any thread."""
+    def ended(self, ticket: Ticket, *, scores_only: bool = False) -> None:
+        """Count a request that has ended, however that was; to be called once for each, from any thread.
+
+        With `scores_only` the one token that each choice had to make counts nowhere.
+        """
         prompt = ticket.choices[0].stats.prompt_tokens
+        said = [0 if scores_only else s.stats.tokens for s in ticket.choices]
         for s in ticket.choices:
-            self._finished.labels(**self._labels, finished_reason=why_ended(s, ticket.error)).inc()
+            reason = why_ended(s, ticket.error)
+            reason = "length" if scores_only and reason == "stop" else reason
+            self._finished.labels(**self._labels, finished_reason=reason).inc()
             self._count_drafts(s)
-        tokens = sum(s.stats.tokens for s in ticket.choices)
+        tokens = sum(said)
         self._tokens.inc(tokens)
         self._preemptions.inc(ticket.preempted)
         if ticket.begun_s is not None and not ticket.choices[0].prompt_logprobs:
@@ -122,11 +128,11 @@ class Metrics:
             self._size.observe(tokens)
         for gap in ticket.gaps_s:
             self._gaps.observe(gap)
-        self._take_times(ticket, max(s.stats.tokens for s in ticket.choices))
+        self._take_times(ticket, max(said))
 
     def __call__(self, reply: Reply) -> None:
         """Count the request of a reply that has ended: an observer of a service."""
-        self.ended(reply.ticket)
+        self.ended(reply.ticket, scores_only=reply.scores_only)
 
     def render(self) -> bytes:
         """Return all figures in Prometheus's text format, of the type `CONTENT_TYPE`."""
@@ -152,9 +158,10 @@ class Metrics:
             self._queued.observe(begun - arrived)
             self._ran.observe(ended - begun)
         if first is not None and begun is not None:
-            self._first.observe(first - arrived)
             self._read.observe(first - begun)
-            self._decoded.observe(ended - first)
+            if longest:
+                self._first.observe(first - arrived)
+                self._decoded.observe(ended - first)
             if longest > 1:
                 self._per_token.observe((ended - first) / (longest - 1))
 

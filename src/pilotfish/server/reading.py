@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 
 from pilotfish.errors import shown, shown_name
+from pilotfish.server.bulk import LARGE, check_bulk
 from pilotfish.server.fields import HARMLESS, UNSUPPORTED
 from pilotfish.server.refusals import Refusal
 from pilotfish.server.settings import MIB
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from pilotfish.server.context import Context
+    from pilotfish.server.room import Share
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -37,13 +39,13 @@ async def read_body(request: Request, context: Context) -> bytes:
     Raises
     ------
     Refusal
-        Too large (413), not JSON by its own account (415), or not there in time (408).
+        Too large (413), not JSON by its own account (415), not there in time (408), or no room for it (429).
     ClientLeft
         The client has gone.
     """
     _check_headers(request)
     limit_s = context.settings.body_s
-    reading = asyncio.ensure_future(_read(request, context.settings.most_body_bytes))
+    reading = asyncio.ensure_future(_read(request, context.settings.most_body_bytes, context.share))
     patience = asyncio.ensure_future(context.sleep(limit_s))
     try:
         await asyncio.wait((reading, patience), return_when=asyncio.FIRST_COMPLETED)
@@ -77,18 +79,20 @@ def _check_headers(request: Request) -> None:
         raise Refusal(415, f"the content encoding is {shown(coding)}; send the body as it is")
 
 
-async def _read(request: Request, most: int) -> bytes:
-    body, size = bytearray(), 0
+async def _read(request: Request, most: int, share: Share) -> bytes:
+    body, size, fits = bytearray(), 0, True
     while True:
         message = await request.receive()
         if message["type"] == "http.disconnect":
             raise ClientLeft
         piece = message.get("body", b"")
         size += len(piece)
-        if size <= most:
+        fits = fits and size <= most and share.grow(len(piece))
+        if fits:
             body += piece
         elif body:
             body = bytearray()
+            share.empty()
         if not message.get("more_body", False) or size > DISCARDED * most:
             break
     if size > most:
@@ -99,6 +103,8 @@ async def _read(request: Request, most: int) -> bytes:
             code="request_too_large",
             headers=_CLOSE,
         )
+    if not fits:
+        raise Refusal.busy("the requests that are being answered take all the room that there is for bodies")
     return bytes(body)
 
 
@@ -154,7 +160,15 @@ def read_fields(given: Mapping[str, object], kind: type[S]) -> S:
 
 async def read(request: Request, context: Context, kind: type[S]) -> S:
     """Return the struct that the body of a request is."""
-    return read_fields(read_json(await read_body(request, context)), kind)
+    body = await read_body(request, context)
+    if len(body) <= LARGE:
+        return read_fields(read_json(body), kind)
+
+    def work() -> S:
+        check_bulk(body)
+        return read_fields(read_json(body), kind)
+
+    return await context.service.in_thread(work)
 
 
 def _unsupported(name: str, value: object = None) -> Refusal:

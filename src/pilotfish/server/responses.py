@@ -32,7 +32,6 @@ async def answer(context: Context, request: Request) -> Response:
     asked = await read(request, context, ResponsesRequest)
     model = models.checked(context, asked.model)
     asked.check()
-    messages = asked.messages()
     try:
         options = options_of(
             asked,
@@ -42,7 +41,7 @@ async def answer(context: Context, request: Request) -> Response:
             top_logprobs=asked.top_logprobs or 0,
         )
         [reply] = await submit(
-            context, lambda: [prompt_of(context.service, messages)], options, asked, param="input"
+            context, lambda: [prompt_of(context.service, asked.messages())], options, asked, param="input"
         )
     except Refusal as refusal:
         raise _renamed(refusal) from None

@@ -13,7 +13,7 @@ from pilotfish.asking import choices_of
 from pilotfish.decode import Decoder
 from pilotfish.drafters.recent import RecentTexts
 from pilotfish.drafting import Drafting, Wish
-from pilotfish.errors import UsageError
+from pilotfish.errors import Unavailable, UsageError
 from pilotfish.sequence import too_long
 from pilotfish.server.metrics import Metrics
 from pilotfish.server.settings import Settings
@@ -55,6 +55,8 @@ class Reply(AsyncIterator[list["Event"]]):
         The request as the scheduler knows it: times, what was reused.
     endpoint, label
         Where it was asked for, such as `/v1/completions`, and the answer's id; for logs and metrics.
+    scores_only
+        Whether only the prompt is wanted: the one token that each choice has to make counts nowhere.
     """
 
     def __init__(self, choices: Sequence[Choice], done: Callable[[Reply], None]) -> None:
@@ -63,6 +65,7 @@ class Reply(AsyncIterator[list["Event"]]):
         self.ticket: Ticket
         self.endpoint = ""
         self.label = ""
+        self.scores_only = False
         self._done = done
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
@@ -81,9 +84,9 @@ class Reply(AsyncIterator[list["Event"]]):
         return self.ticket.error
 
     @property
-    def tokens(self) -> int:
-        """Emitted tokens of all choices, the unread ones included."""
-        return sum(choice.sequence.stats.tokens for choice in self.choices)
+    def said(self) -> list[int]:
+        """Emitted tokens of each choice, the unread ones included."""
+        return [0 if self.scores_only else choice.sequence.stats.tokens for choice in self.choices]
 
     def cancel(self) -> None:
         """End it before the next pass; once it has ended, this does nothing."""
@@ -136,6 +139,10 @@ class Reply(AsyncIterator[list["Event"]]):
         self._news.set()
         if done:
             self._done(self)
+
+
+def _shutting_down() -> Unavailable:
+    return Unavailable("the server is shutting down", "try again later")
 
 
 def _bound_pages(target: TextModel, pages: int) -> None:
@@ -216,6 +223,7 @@ class Service:
         self.longest_token = max(1, *(len(shown(token)) for token in range(target.tokenizer.token_count)))
         self._replies: set[Reply] = set()
         self._texts = ThreadPoolExecutor(TEXT_THREADS, "pilotfish text")
+        self._closed = False
         self._worker = Worker(self.scheduler) if run else None
 
     @property
@@ -229,8 +237,24 @@ class Service:
         return self._worker is None or self._worker.alive
 
     async def in_thread(self, work: Callable[[], T]) -> T:
-        """Do what takes long, such as tokenizing, beside the event loop."""
-        return await asyncio.get_running_loop().run_in_executor(self._texts, work)
+        """Do what takes long, such as tokenizing, beside the event loop.
+
+        Raises
+        ------
+        Unavailable
+            The service was closed before it was begun.
+        """
+
+        def unless_closed() -> T:
+            if self._closed:
+                raise _shutting_down()
+            return work()
+
+        try:
+            future = asyncio.get_running_loop().run_in_executor(self._texts, unless_closed)
+        except RuntimeError:  # no more is taken
+            raise _shutting_down() from None
+        return await future
 
     def choices(
         self, tokens: Sequence[int], options: Options, *, draft_limit: int | None = None
@@ -294,9 +318,10 @@ class Service:
 
     def close(self) -> None:
         """End all requests and the threads; closing twice does nothing."""
+        self._closed = True
         if self._worker is not None:
             self._worker.close()
-        self._texts.shutdown(wait=False, cancel_futures=True)
+        self._texts.shutdown(wait=False)  # what waits is not cancelled: it is refused as soon as it begins
 
     def __enter__(self) -> Self:
         return self

@@ -11,6 +11,9 @@ from pilotfish.serving.scheduler import MOST_RUNNING, MOST_WAITING
 
 MIB = 1 << 20
 
+MOST_BODIES = 64 * MIB
+"""Bytes of the bodies of all requests that are being read or answered; more only if one may be larger."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -76,6 +79,11 @@ class Settings:
     ping_s: float = 15.0
     body_s: float = 60.0
     write_s: float = 300.0
+
+    @property
+    def most_bodies_bytes(self) -> int:
+        """Largest sum of the bodies of requests that are being read or answered, in bytes."""
+        return max(MOST_BODIES, self.most_body_bytes)
 
     def __post_init__(self) -> None:
         for field in fields(self):

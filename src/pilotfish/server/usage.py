@@ -11,13 +11,10 @@ if TYPE_CHECKING:
     from pilotfish.stats import Stats
 
 
-def usage(replies: Sequence[Reply], *, hidden: int = 0) -> dict[str, object]:
-    """Return tokens of prompts and answers; a prompt counts once, whatever `n` is.
-
-    `hidden` tokens were emitted and are not shown.
-    """
+def usage(replies: Sequence[Reply]) -> dict[str, object]:
+    """Return tokens of prompts and answers; a prompt counts once, whatever `n` is."""
     prompt = sum(reply.choices[0].sequence.stats.prompt_tokens for reply in replies)
-    said = sum(reply.tokens for reply in replies) - hidden
+    said = sum(sum(reply.said) for reply in replies)
     return {
         "prompt_tokens": prompt,
         "completion_tokens": said,
@@ -41,7 +38,7 @@ def _timings(replies: Sequence[Reply], stats: Sequence[Stats]) -> dict[str, obje
     tickets = [reply.ticket for reply in replies]
     cached = sum(ticket.reused for ticket in tickets)
     prompt = sum(reply.choices[0].sequence.stats.prompt_tokens for reply in replies) - cached
-    said = sum(one.tokens for one in stats)
+    said = [tokens for reply in replies for tokens in reply.said]
     queued = reading = answering = 0.0
     for ticket in tickets:
         ended = ticket.submitted_s if ticket.ended_s is None else ticket.ended_s
@@ -50,14 +47,14 @@ def _timings(replies: Sequence[Reply], stats: Sequence[Stats]) -> dict[str, obje
         queued += begun - ticket.submitted_s
         reading += first - begun
         answering += ended - first
-    after_first = said - sum(one.tokens > 0 for one in stats)
+    after_first = sum(max(0, tokens - 1) for tokens in said)
     return {
         "cache_n": cached,
         "prompt_n": prompt,
         "prompt_ms": _ms(reading),
         "prompt_per_token_ms": _ms(_ratio(reading, prompt)),
         "prompt_per_second": _ratio(prompt, reading),
-        "predicted_n": said,
+        "predicted_n": sum(said),
         "predicted_ms": _ms(answering),
         "predicted_per_token_ms": _ms(_ratio(answering, after_first)),
         "predicted_per_second": _ratio(after_first, answering),

@@ -79,7 +79,7 @@ class Scheduler:
         self._running: list[Ticket] = []
         self._draining = False
         self._shut = False
-        self._crowded = False  # someone lost their cache, and nobody has ended since
+        self._crowded = False  # someone lost their cache, and nobody who had one has ended since
         self._places: dict[int, Page | None] = {}
         self._alike = Alike()
         self._prompt_tokens = 0
@@ -192,6 +192,8 @@ class Scheduler:
         """
         self._drop_cancelled()
         self._admit()
+        if self.recent is not None:
+            self.recent.advance()
         drafted, any_runs = MOST_DRAFTED, bool(self._running)
         while self._running:
             running, parts = self._plan()
@@ -365,6 +367,8 @@ class Scheduler:
             _log.exception("what a request leaves behind could not be put away")
         if ticket in self._running:
             self._running.remove(ticket)
+            self._crowded = False
+        elif ticket.preempted:  # it was the one that lost its cache: perhaps there is room for others
             self._crowded = False
         ticket.end(tokens or [], error)
 
