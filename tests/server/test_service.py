@@ -177,9 +177,26 @@ def test_a_loop_that_is_gone_ends_its_requests() -> None:
     assert_nothing_is_left(service.scheduler.decoder)
 
 
-def test_closing_ends_what_runs_and_waits_with_an_error_and_twice_does_nothing() -> None:
+def test_closing_ends_what_runs_and_waits_with_an_error_and_twice_does_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its thread makes one pass, then waits to be closed: else the answers might end before."""
+
     async def scenario() -> None:
         service = made(run=True, most_running=1)
+        scheduler, may_go_on = service.scheduler, threading.Event()
+        step, shut = scheduler.step, scheduler.shut
+
+        def step_twice_at_most() -> bool:
+            assert not scheduler.passes or may_go_on.wait(60)
+            return step()
+
+        def let_go_on() -> None:
+            shut()
+            may_go_on.set()
+
+        monkeypatch.setattr(scheduler, "step", step_twice_at_most)
+        monkeypatch.setattr(scheduler, "shut", let_go_on)
         replies = [service.start(PROMPT, Options(max_tokens=4000)) for _ in range(3)]
         await anext(replies[0])
         service.close()
