@@ -160,6 +160,18 @@ def test_a_long_text_is_made_findable_in_parts() -> None:
     assert recent.tokens == 0
 
 
+def test_a_conversation_that_goes_on_twice_before_it_can_be_found_is_found_once() -> None:
+    recent = RecentTexts()
+    text = list(range(3 * PART))
+    for more in ([], [7, 8, 9, 10, 11], [12, 13, 14, 15]):
+        text = [*text, *more]
+        recent.add("", text)
+    for _ in range(4):
+        recent.advance()
+    places = [place for shelf in recent._shelves.values() for kept in shelf.places.values() for place in kept]
+    assert len(places) == len(set(places)) == len(text) - MATCH
+
+
 class Remembered(RuleBasedStateMachine):
     """Texts are added and looked up in any order, while others are forgotten."""
 

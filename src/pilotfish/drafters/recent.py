@@ -224,15 +224,22 @@ class Follower:
 
 
 def _keys(tokens: list[int], done: int = 0) -> collections.abc.Iterator[tuple[int, int]]:
-    """Yield for each place behind `MATCH` tokens, but the text's end, these as one number, and the place.
+    """Return for each place behind `MATCH` tokens, but the text's end, these as one number, and the place.
 
-    The places before the first `done` tokens end are left out.
+    The places before the first `done` tokens end are left out. The tokens are those of now: a text may go on
+    before they are asked for.
     """
-    key, begin, least = 0, max(0, done - MATCH), max(MATCH, done)
-    for at, token in enumerate(tokens[begin:-1], start=begin + 1):
-        key = (key << _BITS | token) & _MASK
-        if at >= least:
-            yield key, at
+    begin, least = max(0, done - MATCH), max(MATCH, done)
+    now = tokens[begin:-1]
+
+    def places() -> collections.abc.Iterator[tuple[int, int]]:
+        key = 0
+        for at, token in enumerate(now, start=begin + 1):
+            key = (key << _BITS | token) & _MASK
+            if at >= least:
+                yield key, at
+
+    return places()
 
 
 def _matched(tokens: list[int], at: int, end: list[int]) -> int:
