@@ -66,6 +66,9 @@ FIXED = 1e9
 READ_ROWS = 33
 """From here on a pass counts as reading: its cost is learned per token."""
 
+LEAST_READ = 0.01
+"""To read a token costs no less, in passes over one row, whatever is taken off for attention."""
+
 
 class PassCosts:
     """Seconds of an engine's passes.
@@ -307,7 +310,8 @@ class Costs:
         context = sum(context for rows, context in passes if rows >= READ_ROWS)
         other += self.draft_s(1, context) - self.draft_s(1)
         per_token = max(0.0, seconds - other) / read / self.draft_s(1)
-        self.read += 0.5 * (min(max(per_token, self.read / 2), self.read * 2) - self.read)
+        per_token = max(per_token, LEAST_READ, self.read / 2)
+        self.read += 0.5 * (min(per_token, self.read * 2) - self.read)
 
 
 def _between(points: dict[int, float]) -> list[float]:

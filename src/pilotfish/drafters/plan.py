@@ -119,14 +119,13 @@ class Plan:
         return self.readings[0].first if self.readings else 0.0
 
     @property
-    def begun(self) -> bool:
-        """Whether the model is reading its text."""
-        return any(reading.begun for reading in self.readings)
+    def turn(self) -> tuple[float, float]:
+        """Who is served first, by the least: whose text is being read, with least left; then what promises most.
 
-    @property
-    def promise(self) -> float:
-        """What it may yield, roughly: the best is served first."""
-        return sum(self.survival) + self.first
+        A text that is being read keeps its turn whatever a step promises: there is no draft before its end.
+        """
+        left = min((reading.behind for reading in self.readings if reading.begun), default=math.inf)
+        return left, -(sum(self.survival) + self.first)
 
 
 class Chooser:
@@ -217,7 +216,7 @@ class Chooser:
         drafting = max(1, sum(bool(plan.readings) for plan in plans))
         while True:
             rows, self._room, self._turn = len(plans), READ_SLICE, False
-            for plan in sorted(plans, key=lambda plan: (not plan.begun, -plan.promise)):
+            for plan in sorted(plans, key=lambda plan: plan.turn):
                 rows += self._choose_one(plan, rate, rows, context, drafting)
             asking = sum(plan.asks is not None for plan in plans)
             if not asking or asking >= drafting:
@@ -257,7 +256,9 @@ class Chooser:
         """Whether it can be read now, or begun: of long texts one at a time, with the room that is left."""
         if not self._paced or reading.behind <= READY:
             return True
-        return not self._turn if reading.behind > READ_SLICE else reading.behind <= self._room
+        if reading.behind > READ_SLICE:
+            return not self._turn and self._room > 0
+        return reading.behind <= self._room - self._turn
 
     def _consider(
         self,
@@ -277,7 +278,9 @@ class Chooser:
         if self._paced:
             left -= (reading.behind - 1) // READ_SLICE  # as many steps bring no draft of it
         tokens, survival, best, rows = 1.0, reading.first, None, added
-        most = plan.gain
+        # What was looked up is sent while the model only reads: there is nothing to choose between.
+        beside = self._paced and reading.begun and reading.behind > READ_SLICE
+        most = MARGIN if beside else plan.gain
         for k, cost in enumerate(marginal, start=1):
             drafted += one if k > 1 + agreed else 0.0
             tokens += survival

@@ -223,7 +223,7 @@ class Scheduler:
         return any_runs
 
     def _is_shared(self) -> bool:
-        return self.running + self.waiting > 1
+        return sum(len(ticket.running) for ticket in self._running) + self.waiting > 1
 
     def _drop_cancelled(self) -> None:
         with self._changed:
