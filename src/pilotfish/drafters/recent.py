@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pilotfish.drafters.past import Claim
 
 MOST_TOKENS = 1 << 17
-"""Tokens remembered by default, at about 200 bytes each: 25 MB."""
+"""Tokens remembered by default, at about 200 bytes each: 25 MB, and up to 6 of what is being forgotten."""
 
 MATCH = 4
 """Tokens that must be the same; what follows fewer says little about another text."""
