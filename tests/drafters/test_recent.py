@@ -172,43 +172,115 @@ def test_a_conversation_that_goes_on_twice_before_it_can_be_found_is_found_once(
     assert len(places) == len(set(places)) == len(text) - MATCH
 
 
+def test_a_long_text_is_forgotten_in_parts() -> None:
+    """It isn't found any more at once, and no call takes more than a part of it out."""
+    recent = RecentTexts(most_tokens=12 * PART)
+    old, new = list(range(3 * PART)), list(range(10**6, 10**6 + 10 * PART))
+    recent.add("", old)
+    while recent.advance():
+        pass
+    assert drafted(recent, old[-10:-5]) == tuple(old[-5:])
+    places = recent._shelves[""].places
+
+    def left() -> int:
+        return sum(text.tokens[0] == 0 for kept in places.values() for text, _ in kept)
+
+    before = left()
+    assert before == 3 * PART - MATCH
+    recent.add("", new)
+    assert recent.tokens == 10 * PART
+    while before:
+        assert all(drafted(recent, old[at : at + 8]) == () for at in range(0, len(old), 16))
+        assert before - PART <= left() < before
+        before = left()
+        recent.advance()
+    assert recent.leaving == 0
+    while recent.advance():
+        pass
+    assert len(places) == 10 * PART - MATCH
+
+
+def test_what_is_being_forgotten_takes_no_place_of_what_is_remembered() -> None:
+    """Of the same tokens `PLACES` places are remembered, and those in forgotten texts do not count."""
+    recent = RecentTexts(most_tokens=20 * PART)
+    old = [1, 2, 3, 4, 5, 6] * (PLACES - 1) + list(range(100, 100 + 4 * PART))
+    for text in ([1, 2, 3, 4, 7, 7], old):
+        recent.add("", text)
+        while recent.advance():
+            pass
+    assert recent.find("", [1, 2, 3, 4, 7], 1) == (5, [[7]])  # used again
+    recent.add("", [9, 1, 2, 3, 4, 8, *range(10**6, 10**6 + 17 * PART)])
+    assert recent.leaving > PART
+    assert recent.find("", [1, 2, 3, 4], 1) == (4, [[8], [7]])
+
+
+class AtOnce(RecentTexts):
+    """Takes out at once what is forgotten."""
+
+    def _forget(self, text: recent_module._Text) -> None:
+        super()._forget(text)
+        self._take_out(10**6)
+        assert self.leaving == 0
+
+
 class Remembered(RuleBasedStateMachine):
-    """Texts are added and looked up in any order, while others are forgotten."""
+    """Texts are added and looked up in any order, while others are forgotten, at once or in parts."""
 
     def __init__(self) -> None:
         super().__init__()
         recent_module.PART = 10
-        self.recent = RecentTexts(most_tokens=60)
+        self.recent, self.twin = RecentTexts(most_tokens=60), AtOnce(most_tokens=60)
 
     @rule(text=texts, salt=st.sampled_from(["a", "b"]))
     def add(self, text: list[int], salt: str) -> None:
-        self.recent.add(salt, text)
+        for recent in (self.recent, self.twin):
+            recent.add(salt, text)
 
     @rule()
     def advance(self) -> None:
         self.recent.advance()
+        self.twin.advance()
+
+    @rule()
+    def advance_to_the_end(self) -> None:
+        for recent in (self.recent, self.twin):
+            while recent.advance():
+                pass
+            assert recent.leaving == 0
+            for shelf in recent._shelves.values():
+                places = [place for kept in shelf.places.values() for place in kept]
+                assert {text for text, _ in places} <= shelf.texts
+                assert all(text.ready == len(text.tokens) for text in shelf.texts)
+                assert len(places) == len(set(places))
 
     @rule(text=texts, salt=st.sampled_from(["a", "b", "c"]))
     def find(self, text: list[int], salt: str) -> None:
         matched, rows = self.recent.find(salt, text, 3)
         assert bool(matched) == bool(rows)
+        assert (matched, rows) == self.twin.find(salt, text, 3)
 
     @invariant()
-    def the_index_has_places_of_remembered_texts_only(self) -> None:
+    def the_index_has_places_of_remembered_texts_and_a_few_that_leave(self) -> None:
         shelves = self.recent._shelves
         remembered = [text for shelf in shelves.values() for text in shelf.texts]
+        leaving = self.recent._gone
         assert set(remembered) == set(self.recent._texts)
         assert sum(len(text.tokens) for text in remembered) == self.recent.tokens <= 60
+        assert sum(len(text.tokens) for text in leaving) == self.recent.leaving <= 60 // 4
         for salt, shelf in shelves.items():
-            assert shelf.texts
+            assert shelf.texts or any(text.salt == salt for text in leaving)
             for places in shelf.places.values():
                 assert 0 < len(places) <= PLACES
-                assert all(text in shelf.texts and text.salt == salt for text, _ in places)
+                for text, at in places:
+                    assert text in (shelf.texts if text in self.recent._texts else leaving)
+                    assert text.salt == salt
+                    assert MATCH <= at < text.ready
 
     def teardown(self) -> None:
         recent_module.PART = PART
         self.recent.clear()
-        assert (self.recent.tokens, self.recent._shelves) == (0, {})
+        assert (self.recent.tokens, self.recent.leaving, self.recent._shelves) == (0, 0, {})
+        assert not self.recent.advance()
 
 
 TestRemembered = Remembered.TestCase
@@ -222,4 +294,5 @@ def test_its_memory_and_work_are_bounded_whatever_is_added() -> None:
         recent.add("", [7] * draw.randint(1, 4000))
         recent.add(str(draw.randint(0, 50)), [draw.randint(0, 9) for _ in range(draw.randint(1, 60))])
         assert recent.tokens <= 3000
-    assert sum(len(shelf.places) for shelf in recent._shelves.values()) <= 3000
+        assert recent.leaving <= 750
+        assert sum(len(shelf.places) for shelf in recent._shelves.values()) <= 3750

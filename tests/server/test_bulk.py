@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from typing import Any
 
@@ -11,7 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pilotfish.server import reading
-from pilotfish.server.bulk import LARGE, MOST_NAMED, MOST_VALUES, check_bulk, outside_strings
+from pilotfish.server.bulk import (
+    LARGE,
+    MOST_NAMED,
+    MOST_POINTS,
+    MOST_STRETCHES,
+    MOST_VALUES,
+    STRETCH,
+    check_bulk,
+    outside_strings,
+)
 from pilotfish.server.refusals import Refusal
 from pilotfish.server.settings import Settings
 from server.asgi import CHAT, COMPLETIONS, Call, Server, ask, running, server, settled
@@ -19,20 +29,22 @@ from tiny import tiny_model
 
 texts = st.text(st.sampled_from('a"\\[]{},:\n\u2028é😀'), max_size=12)
 values = st.recursive(
-    st.none() | st.booleans() | st.integers() | texts,
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
     max_leaves=20,
 )
 
 
 def marks(value: Any) -> dict[str, int]:
-    """Count lists, objects, colons and commas of a value's JSON, by walking through it."""
+    """Count lists, objects, colons, commas, points and exponents of a value's JSON, by walking through it."""
     inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
     found = {
         "[": int(isinstance(value, list)),
         "{": int(isinstance(value, dict)),
         ":": len(value) if isinstance(value, dict) else 0,
         ",": max(0, len(inner) - 1),
+        ".": json.dumps(value).count(".") if isinstance(value, float) else 0,
+        "e": json.dumps(value).count("e") if isinstance(value, bool | float) else 0,
     }
     for one in inner:
         for mark, count in marks(one).items():
@@ -47,7 +59,7 @@ def test_what_is_counted_of_a_body_is_what_stands_outside_its_strings(
     """Whatever is in them: quotes, backslashes, brackets; and wherever it is cut into pieces."""
     body = json.dumps(value, ensure_ascii=escaped).encode()
     outside = b"".join(outside_strings(body, piece))
-    assert {mark: outside.count(mark.encode()) for mark in "[{:,"} == marks(value)
+    assert {mark: outside.count(mark.encode()) for mark in "[{:,.e"} == marks(value)
 
 
 @pytest.mark.parametrize(
@@ -76,8 +88,47 @@ def test_what_would_take_long_to_decode_is_refused_before_it_is_decoded(
     assert (call.status, call.error["code"]) == (413, "request_too_large")
 
 
+NUMBERS = [
+    (b"1e304", MOST_POINTS),
+    (b"1E304", MOST_POINTS),
+    (b"0.5", MOST_POINTS),
+    (b"2.470328229206232721e-324", MOST_POINTS),
+    (b"9" * 4000, MOST_STRETCHES * STRETCH // 4000),
+    (b"0." + b"9" * STRETCH, MOST_STRETCHES),
+]
+
+
+@pytest.mark.parametrize("spaces", [0, LARGE])
+@pytest.mark.parametrize(("number", "most"), NUMBERS)
+def test_numbers_that_take_long_to_decode_are_few(
+    monkeypatch: pytest.MonkeyPatch, number: bytes, most: int, spaces: int
+) -> None:
+    """In small bodies too, since some take 15 microseconds; a body that has as many as may be is read."""
+    made = server({})
+
+    def body(count: int) -> bytes:
+        return b'{"prompt":[' + b",".join([number] * count) + b"]" + b" " * spaces + b"}"
+
+    check_bulk(body(most))
+    assert ask(made, COMPLETIONS, body(most)).status == 400
+    monkeypatch.setattr(reading, "read_json", None)
+    call = ask(made, COMPLETIONS, body(most + 1))
+    assert (call.status, call.error["code"]) == (413, "request_too_large")
+
+
+def test_what_clients_send_has_few_numbers_that_take_long() -> None:
+    """Biases with point and exponent, as many as may be; and true and false are no numbers."""
+    biases = {str(token): f"{token % 9 + 1}.5e-{token % 300}" for token in range(Settings().most_biases)}
+    body = json.dumps({"prompt": [True, False] * 9000, "temperature": 0.7, "logit_bias": biases}).encode()
+    check_bulk(re.sub(rb'"(\d\.5e-\d+)"', rb"\1", body))
+
+
+def test_ids_are_no_long_numbers() -> None:
+    check_bulk(b"[" + b",".join([b"9" * (STRETCH - 1)] * 9000) + b"]")
+
+
 def test_a_text_may_have_any_marks() -> None:
-    text = '[{:,"\\' * MOST_VALUES
+    text = f'[{{:,.eE"\\{"1" * STRETCH}' * (MOST_VALUES // 8)
     made = server(target=tiny_model(context=300))
     call = ask(made, CHAT, {"messages": [{"role": "user", "content": text}]})
     assert call.error["code"] == "context_length_exceeded"

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import random
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decoding import plain
+from pilotfish.drafters import recent as recent_module
 from pilotfish.drafters.lookup import Lookup
 from pilotfish.drafters.recent import RecentDrafter, RecentTexts
 from pilotfish.drafters.suffix import SuffixDrafter
@@ -58,6 +62,41 @@ def test_the_same_question_is_answered_in_fewer_passes_and_only_with_the_same_sa
     assert first[1] == set()
     assert again[0] <= 8
     assert again[1] == {"recent"}
+
+
+LONG = Request(tuple(random.Random(2).choices(range(VOCAB), k=200)), max_tokens=1)  # noqa: S311 - no secret
+
+
+def test_while_nobody_asks_all_of_a_long_text_becomes_findable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though only a part of it is made findable with each pass."""
+    monkeypatch.setattr(recent_module, "PART", 10)
+    load = Load(remembering(LANGUAGE))
+    recent, ticket = load.scheduler.recent, load.submit(LONG)
+    assert recent is not None
+    while not ticket.done:
+        load.step()
+    assert recent.find("", LONG.prompt[-9:-1], 1) == (8, [[LONG.prompt[-1]]])
+    assert not recent.advance()
+
+
+def test_whoever_comes_meanwhile_does_not_wait_for_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recent_module, "PART", 10)
+    load = Load(remembering(LANGUAGE))
+    recent, ticket = load.scheduler.recent, load.submit(LONG)
+    assert recent is not None
+    advance = recent.advance
+
+    def come() -> bool:
+        if ticket.done and len(load.tickets) == 1:
+            load.submit(LONG)
+        return advance()
+
+    monkeypatch.setattr(recent, "advance", come)
+    while not ticket.done:
+        load.step()
+    assert load.scheduler.waiting == 1
+    assert advance()
+    load.finish()
 
 
 def test_examinations_are_not_remembered_and_closing_forgets_all() -> None:

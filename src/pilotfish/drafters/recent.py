@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import collections.abc
-import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from pilotfish.drafters.past import Claim
 
 MOST_TOKENS = 1 << 17
-"""Tokens remembered by default, at about 200 bytes each: 25 MB."""
+"""Tokens remembered by default, at about 200 bytes each: 25 MB, and up to 6 of what is being forgotten."""
 
 MATCH = 4
 """Tokens that must be the same; what follows fewer says little about another text."""
@@ -26,7 +25,7 @@ DEPTH = 32
 """Tokens that are compared at most."""
 
 PART = 1024
-"""Tokens that are made findable in one go, which takes some two milliseconds."""
+"""Places that are made findable in one go, or taken out again: some two milliseconds each."""
 
 PLACES = 8
 """Places that are remembered of the same `MATCH` tokens, the latest ones."""
@@ -37,12 +36,16 @@ _MASK = (1 << _BITS * MATCH) - 1
 
 @dataclass(slots=True, eq=False)
 class _Text:
-    """A text: whose it is, its tokens from `begin` on, and a hash of those before."""
+    """A text: whose it is, its tokens from `begin` on, and a hash of those before.
+
+    The places in it from `MATCH` to before `ready` can be found.
+    """
 
     salt: str
     tokens: list[int]
     begin: int
     head: int
+    ready: int = MATCH
 
     @property
     def end(self) -> int:
@@ -61,7 +64,10 @@ class _Text:
 
 @dataclass(slots=True)
 class _Shelf:
-    """The texts with one salt, and by `MATCH` tokens the places behind them, the latest last."""
+    """The texts with one salt, and by `MATCH` tokens the places behind them, the latest last.
+
+    Some of the places may be in texts that are forgotten.
+    """
 
     texts: set[_Text] = field(default_factory=set)
     places: dict[int, tuple[tuple[_Text, int], ...]] = field(default_factory=dict)
@@ -72,27 +78,33 @@ class RecentTexts:
 
     Texts are only found with the salt that they were added with, so nobody can tell from the speed of an
     answer what others have asked. Nothing is written to disk. To add or forget a token takes one
-    to three microseconds, to look up what follows some ten.
+    to three microseconds, to look up what follows some ten. Long texts are added and forgotten in parts: one
+    that is forgotten isn't found any more, and its places are taken out by and by.
 
     Parameters
     ----------
     most_tokens
-        Tokens remembered at most, of all salts together.
+        Tokens remembered at most, of all salts together. A quarter as many more may wait to be taken out.
+
+    Attributes
+    ----------
+    tokens, leaving
+        Tokens that are remembered now; those that wait to be taken out.
     """
 
     def __init__(self, most_tokens: int = MOST_TOKENS) -> None:
         self.most_tokens = most_tokens
         self.tokens = 0
+        self.leaving = 0
         self._texts: collections.OrderedDict[_Text, None] = collections.OrderedDict()  # last used last
         self._shelves: dict[str, _Shelf] = {}
-        self._ahead: collections.deque[tuple[_Text, collections.abc.Iterator[tuple[int, int]]]] = (
-            collections.deque()
-        )
+        self._ahead: collections.deque[_Text] = collections.deque()  # not all of them can be found yet
+        self._gone: collections.deque[_Text] = collections.deque()  # forgotten, but still on their shelves
 
     def add(self, salt: str, tokens: list[int]) -> None:
         """Remember a text, or its end if it is too long; but for the beginning that is remembered already.
 
-        Of what is new the first `PART` tokens are found at once; each `advance` lets as many more be found.
+        Of what is new the first `PART` places are found at once; each `advance` lets as many more be found.
         """
         texts = self._shelves[salt].texts if salt in self._shelves else ()
         shared = {text: text.common(tokens) for text in texts}
@@ -118,31 +130,39 @@ class RecentTexts:
         shelf.texts.add(new)
         self._texts[new] = None
         self.tokens += len(new.tokens)
-        self._ahead.append((new, _keys(new.tokens)))
+        self._ahead.append(new)
         self.advance()
 
-    def advance(self) -> None:
-        """Let some more of the texts that were added be found; to be called once a pass."""
+    def advance(self) -> bool:
+        """Do a part of what is left to do, and return whether more is; to be called once a pass.
+
+        `PART` places of texts that were added can be found then, and as many of forgotten ones are taken out.
+        """
+        self._take_out(PART)
         left = PART
         while self._ahead and left > 0:
-            text, keys = self._ahead[0]
-            places, count = self._shelves[text.salt].places, 0
-            for key, at in itertools.islice(keys, left):
-                places[key] = (*places.get(key, ())[1 - PLACES :], (text, at))
-                count += 1
-            if count < left:
+            text = self._ahead[0]
+            places, begin = self._shelves[text.salt].places, text.ready
+            text.ready = min(begin + left, len(text.tokens))
+            for at, key in enumerate(_keys(text.tokens, begin, text.ready), start=begin):
+                known = places.get(key, ())
+                if len(known) == PLACES:
+                    known = self._remembered(known)[1 - PLACES :]
+                places[key] = (*known, (text, at))
+            if text.ready == len(text.tokens):
                 self._ahead.popleft()
-            left -= count
+            left -= text.ready - begin
+        return bool(self._ahead or self._gone)
 
     def _extend(self, text: _Text, more: list[int]) -> None:
         """Let a text go on."""
-        done = len(text.tokens)
         self._texts.move_to_end(text)
         while self.tokens + len(more) > self.most_tokens:
             self._forget(next(iter(self._texts)))
+        if text.ready == len(text.tokens):
+            self._ahead.append(text)
         text.tokens += more
         self.tokens += len(more)
-        self._ahead.append((text, _keys(text.tokens, done)))
         self.advance()
 
     def find(
@@ -161,7 +181,7 @@ class RecentTexts:
             key = key << _BITS | token
         found: list[tuple[_Text, int]] = []
         end, matched = list(tokens[-DEPTH:]), 0
-        for text, at in reversed(shelf.places.get(key, ())):
+        for text, at in reversed(self._remembered(shelf.places.get(key, ()))):
             count = _matched(text.tokens, at, end)
             if count > matched:
                 matched, found = count, []
@@ -177,24 +197,46 @@ class RecentTexts:
         self._texts.clear()
         self._shelves.clear()
         self._ahead.clear()
-        self.tokens = 0
+        self._gone.clear()
+        self.tokens = self.leaving = 0
 
     def _forget(self, text: _Text) -> None:
-        if any(text is one for one, _ in self._ahead):
-            self._ahead = collections.deque(ahead for ahead in self._ahead if ahead[0] is not text)
-        shelf = self._shelves[text.salt]
-        for key, _ in _keys(text.tokens):
-            if key in shelf.places:
-                left = tuple(place for place in shelf.places[key] if place[0] is not text)
-                if left:
-                    shelf.places[key] = left
-                else:
-                    del shelf.places[key]
-        shelf.texts.remove(text)
-        if not shelf.texts:
-            del self._shelves[text.salt]
-        del self._texts[text]
+        """Let a text be found no more; its places are taken out later, unless too many wait for that."""
+        if text.ready < len(text.tokens):
+            self._ahead.remove(text)
         self.tokens -= len(text.tokens)
+        del text.tokens[text.ready :]
+        del self._texts[text]
+        self._shelves[text.salt].texts.remove(text)
+        self._gone.append(text)
+        self.leaving += len(text.tokens)
+        self._take_out(self.leaving - self.most_tokens // 4)
+
+    def _take_out(self, most: int) -> None:
+        """Take some places of forgotten texts out: the first text's first, from its end on."""
+        while self._gone and most > 0:
+            text = self._gone[0]
+            shelf, begin = self._shelves.get(text.salt, _Shelf()), max(MATCH, text.ready - most)
+            for key in _keys(text.tokens, begin, text.ready):
+                if key in shelf.places:
+                    left = self._remembered(shelf.places[key])
+                    if left:
+                        shelf.places[key] = left
+                    else:
+                        del shelf.places[key]
+            text.ready = begin
+            kept = begin if begin > MATCH else 0
+            most -= len(text.tokens) - kept
+            self.leaving -= len(text.tokens) - kept
+            del text.tokens[kept:]
+            if not kept:
+                self._gone.popleft()
+                if not shelf.texts and not shelf.places:
+                    self._shelves.pop(text.salt, None)
+
+    def _remembered(self, places: tuple[tuple[_Text, int], ...]) -> tuple[tuple[_Text, int], ...]:
+        """Return those of places that are in texts that are not forgotten."""
+        return tuple([place for place in places if place[0] in self._texts])
 
 
 class RecentDrafter(LookupDrafter["Follower"]):
@@ -223,23 +265,14 @@ class Follower:
         return voted(rows, matched) if matched else []
 
 
-def _keys(tokens: list[int], done: int = 0) -> collections.abc.Iterator[tuple[int, int]]:
-    """Return for each place behind `MATCH` tokens, but the text's end, these as one number, and the place.
-
-    The places before the first `done` tokens end are left out. The tokens are those of now: a text may go on
-    before they are asked for.
-    """
-    begin, least = max(0, done - MATCH), max(MATCH, done)
-    now = tokens[begin:-1]
-
-    def places() -> collections.abc.Iterator[tuple[int, int]]:
-        key = 0
-        for at, token in enumerate(now, start=begin + 1):
-            key = (key << _BITS | token) & _MASK
-            if at >= least:
-                yield key, at
-
-    return places()
+def _keys(tokens: list[int], begin: int, end: int) -> collections.abc.Iterator[int]:
+    """Return for each place from `begin` to before `end` the `MATCH` tokens before it, as one number."""
+    key = 0
+    for token in tokens[begin - MATCH : begin - 1]:
+        key = key << _BITS | token
+    for token in tokens[begin - 1 : end - 1]:
+        key = (key << _BITS | token) & _MASK
+        yield key
 
 
 def _matched(tokens: list[int], at: int, end: list[int]) -> int:

@@ -161,14 +161,12 @@ def read_fields(given: Mapping[str, object], kind: type[S]) -> S:
 async def read(request: Request, context: Context, kind: type[S]) -> S:
     """Return the struct that the body of a request is."""
     body = await read_body(request, context)
-    if len(body) <= LARGE:
-        return read_fields(read_json(body), kind)
 
     def work() -> S:
         check_bulk(body)
         return read_fields(read_json(body), kind)
 
-    return await context.service.in_thread(work)
+    return work() if len(body) <= LARGE else await context.service.in_thread(work)
 
 
 def _unsupported(name: str, value: object = None) -> Refusal:
