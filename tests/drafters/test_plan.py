@@ -27,7 +27,7 @@ def chooser() -> Chooser:
 
 
 def plan(behind: int, found: float = 0.0, *, begun: bool) -> Plan:
-    """Return the plan of a sequence that the model lacks `behind` tokens of; 8 were looked up, each so likely."""
+    """Return the plan of a sequence of which the model lacks `behind` tokens; 8 were looked up, so likely."""
     view = Sequence([1] * 700, Sampling(), 1000)
     view.tokens.append(1)
     draft = Draft((2,) * 8, (found,) * 8, ("lookup",) * 8) if found else NO_DRAFT

@@ -120,7 +120,7 @@ class Plan:
 
     @property
     def turn(self) -> tuple[float, float]:
-        """Who is served first, by the least: whose text is being read, with least left; then what promises most.
+        """Who is served first, the least: whose text is being read, with least left; then what promises most.
 
         A text that is being read keeps its turn whatever a step promises: there is no draft before its end.
         """
