@@ -253,12 +253,15 @@ class Chooser:
         return added
 
     def _has_room(self, reading: Reading) -> bool:
-        """Whether it can be read now, or begun: of long texts one at a time, with the room that is left."""
+        """Whether it can be read now, or begun: of long texts one at a time, with the room that is left.
+
+        A token at least stays for a long text that has the turn: else it would have it for nothing.
+        """
         if not self._paced or reading.behind <= READY:
             return True
         if reading.behind > READ_SLICE:
             return not self._turn and self._room > 0
-        return reading.behind <= self._room - self._turn
+        return reading.behind <= self._room - int(self._turn)
 
     def _consider(
         self,
