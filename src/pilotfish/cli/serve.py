@@ -14,7 +14,7 @@ import click
 from pilotfish import signals
 from pilotfish.cli import common
 from pilotfish.cli.failures import notice
-from pilotfish.cli.opening import open_llm, read_options
+from pilotfish.cli.opening import open_served, read_options
 from pilotfish.errors import PilotfishError, UsageError
 
 if TYPE_CHECKING:
@@ -109,12 +109,14 @@ def command(
     sys.setswitchinterval(SWITCH_S)
     from pilotfish.server.app import gate_of, make_app
     from pilotfish.server.listening import Address, Listening
+    from pilotfish.serving.reserves import reserves
 
     settings = _settings(max_body, **values)
     address = Address(host, port)
     settings = replace(settings, loopback=address.is_loopback)
     gate = gate_of(settings)
-    with Listening(make_app(gate, settings), address) as listening, open_llm(models) as llm:
+    taken = reserves(settings.most_running, settings.kv_tokens)
+    with Listening(make_app(gate, settings), address) as listening, open_served(models, taken) as llm:
         log_to_stderr()
         _serve(llm, options, settings, gate, address, drain, listening)
 

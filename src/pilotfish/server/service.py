@@ -18,6 +18,7 @@ from pilotfish.sequence import too_long
 from pilotfish.server.metrics import Metrics
 from pilotfish.server.settings import Settings
 from pilotfish.serving.prefixes import PAGE, PrefixCache
+from pilotfish.serving.reserves import reserves
 from pilotfish.serving.scheduler import Scheduler
 from pilotfish.serving.worker import Worker
 
@@ -206,6 +207,7 @@ class Service:
         )
         if settings.kv_tokens is not None:
             _bound_pages(target, -(-settings.kv_tokens // PAGE))
+        self._reserve(settings)
         prefixes = PrefixCache(target.engine, settings.prefix_tokens) if settings.prefix_tokens else None
         self.scheduler = Scheduler(
             decoder,
@@ -225,6 +227,13 @@ class Service:
         self._texts = ThreadPoolExecutor(TEXT_THREADS, "pilotfish text")
         self._closed = False
         self._worker = Worker(self.scheduler) if run else None
+
+    def _reserve(self, settings: Settings) -> None:
+        """Let engines that can take the memory of passes under load take it now."""
+        models = [self.target, *([] if self.drafting.model is None else [self.drafting.model])]
+        for model, reserve in zip(models, reserves(settings.most_running, settings.kv_tokens), strict=False):
+            if hasattr(model.engine, "reserve"):
+                model.engine.reserve(reserve)
 
     @property
     def context(self) -> int:
