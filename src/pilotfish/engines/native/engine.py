@@ -172,6 +172,11 @@ class NativeEngine:
         """Bytes of what passes work on; it grows with the largest pass."""
         return self.program(self._passes).work_bytes
 
+    @property
+    def reserved_tokens(self) -> int:
+        """Tokens whose memory in the KV cache is taken, used or not."""
+        return self._tables.reserved * PAGE
+
     def reserve(self, reserve: Reserve) -> None:
         """Take memory now, so that no pass within these bounds takes any.
 

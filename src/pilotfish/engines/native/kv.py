@@ -57,6 +57,11 @@ class PageTables:
         """Pages that some sequence holds."""
         return len(self._users) - len(self._free)
 
+    @property
+    def reserved(self) -> int:
+        """Pages whose memory is taken."""
+        return self._pages.reserved
+
     def reserve_pages(self, count: int) -> None:
         """Take the memory of so many pages in all now; of no more than there may be.
 
