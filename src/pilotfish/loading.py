@@ -110,6 +110,11 @@ class Plan:
         """The file's header."""
         return self.file.metadata
 
+    def reserving(self, reserve: Reserve) -> Plan:
+        """Return the plan of the same model with another reserve; it is not slimmed."""
+        footprint = footprint_of(self.file, Config(self.metadata), self.context, reserve=reserve)
+        return dataclasses.replace(self, footprint=footprint, reserve=reserve)
+
     def slimmed(self, slim: Slim | None) -> Plan:
         """Return the plan of the same model, slimmed."""
         config = Config(self.metadata)

@@ -55,7 +55,13 @@ CACHE_TOKENS, RECENT_TOKENS = 1 << 15, 1 << 17
     metavar="NAME",
     help="Name that this machine is asked under; repeatable.",
 )
-@common.option("--running", type=int, default=MOST_RUNNING, metavar="N", help="Answers made at once.")
+@common.option(
+    "--running",
+    type=int,
+    default=MOST_RUNNING,
+    metavar="N",
+    help="Answers made at once; the start takes memory for them.",
+)
 @common.option("--queue", type=int, default=MOST_WAITING, metavar="N", help="Requests that may wait.")
 @common.option(
     "--cache-tokens",
@@ -175,6 +181,7 @@ def _serve(
     listening: Listening,
 ) -> None:
     """Answer until a signal; then let those who are inside end, unless another signal comes."""
+    from pilotfish.memory import in_mb
     from pilotfish.server.log import RequestLog
     from pilotfish.server.service import Service
 
@@ -184,6 +191,8 @@ def _serve(
     ):
         service.observers.append(RequestLog(llm.target.tokenizer if settings.log_prompts else None))
         gate.open(service)
+        if service.reserved_bytes:
+            notice(f"taken for {settings.most_running} answers at once: {in_mb(service.reserved_bytes)}")
         notice(f"{llm.target.name} is served at {address.url}/v1")
         try:
             listening.wait(needed=lambda: service.alive)

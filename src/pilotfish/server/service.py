@@ -183,6 +183,8 @@ class Service:
         Hear of each request that has ended.
     longest_token
         Bytes of the longest token, at least 1.
+    reserved_bytes
+        Memory that passes and KV caches have from the start.
     """
 
     def __init__(
@@ -207,7 +209,7 @@ class Service:
         )
         if settings.kv_tokens is not None:
             _bound_pages(target, -(-settings.kv_tokens // PAGE))
-        self._reserve(settings)
+        self.reserved_bytes = self._reserve(settings)
         prefixes = PrefixCache(target.engine, settings.prefix_tokens) if settings.prefix_tokens else None
         self.scheduler = Scheduler(
             decoder,
@@ -228,12 +230,14 @@ class Service:
         self._closed = False
         self._worker = Worker(self.scheduler) if run else None
 
-    def _reserve(self, settings: Settings) -> None:
-        """Let engines that can take the memory of passes under load take it now."""
+    def _reserve(self, settings: Settings) -> int:
+        """Let engines that can take the memory of passes under load take it now, and return how much."""
+        taken: dict[int, int] = {}  # a target may draft for itself
         models = [self.target, *([] if self.drafting.model is None else [self.drafting.model])]
         for model, reserve in zip(models, reserves(settings.most_running, settings.kv_tokens), strict=False):
             if hasattr(model.engine, "reserve"):
-                model.engine.reserve(reserve)
+                taken[id(model.engine)] = model.engine.reserve(reserve)
+        return sum(taken.values())
 
     @property
     def context(self) -> int:

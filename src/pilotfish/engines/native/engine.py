@@ -177,8 +177,12 @@ class NativeEngine:
         """Tokens whose memory in the KV cache is taken, used or not."""
         return self._tables.reserved * PAGE
 
-    def reserve(self, reserve: Reserve) -> None:
+    def reserve(self, reserve: Reserve) -> int:
         """Take memory now, so that no pass within these bounds takes any.
+
+        Returns
+        -------
+            Bytes that passes and the KV cache have then.
 
         Raises
         ------
@@ -194,6 +198,7 @@ class NativeEngine:
                     f"no memory is left for passes over {reserve.rows} tokens", "end other programs"
                 ) from None
             self._tables.reserve_pages(-(-reserve.tokens // PAGE))
+            return program.work_bytes + self.reserved_tokens * self.kv_bytes_per_token
 
     def open(self) -> int:
         """Return the handle of a new, empty sequence."""

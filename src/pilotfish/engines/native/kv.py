@@ -71,7 +71,10 @@ class PageTables:
             There is none.
         """
         count = count if self.most is None else min(count, self.most)
-        what, hint = f"a KV cache of {count * PAGE} tokens", "reserve less, or end other programs"
+        what, hint = (
+            f"a KV cache of {count * PAGE} tokens",
+            "end other programs, or let a server make fewer answers at once",
+        )
         more = max(count - self._pages.reserved, 0)
         try:
             memory.check_room(what, more * self._pages.page_bytes, memory.free_bytes(), hint)
