@@ -28,6 +28,9 @@ from pilotfish.server.service import Service
 from pilotfish.server.settings import Settings
 from pilotfish.serving.reserves import reserves
 
+LONG = 16
+"""Tokens of a draft, as many as the promise has rows for beside one."""
+
 ANSWER = 40
 """Tokens that the prompt leaves free."""
 
@@ -77,7 +80,7 @@ def main() -> None:
     )
     need, before = promised[0]
     if given.running is None:
-        fill(LLM(target, drafting), given.context, "auto" if given.draft == "off" else 4)
+        fill(LLM(target, drafting), given.context, "auto" if given.draft == "off" else LONG)
     else:
         Service(target, drafting, Settings(most_running=given.running), run=False).close()
     taken = most_resident() - before
