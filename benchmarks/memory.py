@@ -1,10 +1,11 @@
 """What models take of memory, beside what was promised before loading.
 
-    python benchmarks/memory.py MODEL CONTEXT [--draft MODEL] [--draft-slim off]
+    python benchmarks/memory.py MODEL CONTEXT [--draft MODEL] [--draft-slim off] [--running N]
 
-A prompt fills the context but for a few tokens, which are then answered. The largest resident size of the
-process (`ru_maxrss`), less what it was when memory was checked, is what the models took. One process measures
-one case.
+A prompt fills the context but for a few tokens, which are then answered. With --running, a server of N
+answers at once is started instead, and nobody asks it. The largest resident size of the process
+(`ru_maxrss`), less what it was when memory was checked, is what the models took. One process measures one
+case.
 """
 
 from __future__ import annotations
@@ -13,13 +14,22 @@ import argparse
 import resource
 import sys
 from pathlib import Path
+from typing import Literal
 
 import numpy as np  # noqa: F401 - counted as the process's, like what follows
 import tokenizers  # noqa: F401
 
-import pilotfish
 from pilotfish import memory
+from pilotfish.drafting import Wish
 from pilotfish.engines import native  # noqa: F401
+from pilotfish.llm import LLM
+from pilotfish.loading import load_models
+from pilotfish.server.service import Service
+from pilotfish.server.settings import Settings
+from pilotfish.serving.reserves import reserves
+
+LONG = 16
+"""Tokens of a draft, as many as the promise has rows for beside one."""
 
 ANSWER = 40
 """Tokens that the prompt leaves free."""
@@ -36,6 +46,14 @@ def most_resident() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
+def fill(llm: LLM, context: int, draft_length: Literal["auto"] | int) -> None:
+    """Let a prompt fill the context but for a few tokens, and answer those."""
+    text = llm.encode("def double(x):\n    return x + x\n\n")
+    prompt = (text * (context // len(text) + 1))[: context - ANSWER]
+    answer = llm.generate(prompt, max_tokens=2 * ANSWER, draft_length=draft_length)
+    assert len(answer.tokens) == ANSWER
+
+
 def main() -> None:
     """Measure one case and print it as a row of a table."""
     parser = argparse.ArgumentParser()
@@ -43,6 +61,7 @@ def main() -> None:
     parser.add_argument("context", type=int)
     parser.add_argument("--draft", default="off")
     parser.add_argument("--draft-slim", default="auto")
+    parser.add_argument("--running", type=int, help="a server that makes so many answers at once")
     given = parser.parse_args()
     promised: list[tuple[int, int]] = []
     check = memory.check_room
@@ -52,16 +71,21 @@ def main() -> None:
         check(what, need, free, *([hint] if hint else []))
 
     memory.check_room = heard
-    llm = pilotfish.load(
-        given.model, given.draft, given.context, draft_slim=given.draft_slim, notice=lambda _text: None
+    target, [drafting] = load_models(
+        given.model,
+        [Wish.read(given.draft)],
+        given.context,
+        draft_slim=given.draft_slim,
+        reserves=None if given.running is None else reserves(given.running),
     )
     need, before = promised[0]
-    text = llm.encode("def double(x):\n    return x + x\n\n")
-    prompt = (text * (given.context // len(text) + 1))[: given.context - ANSWER]
-    answer = llm.generate(prompt, max_tokens=2 * ANSWER, draft_length="auto" if given.draft == "off" else 4)
-    assert len(answer.tokens) == ANSWER
+    if given.running is None:
+        fill(LLM(target, drafting), given.context, "auto" if given.draft == "off" else LONG)
+    else:
+        Service(target, drafting, Settings(most_running=given.running), run=False).close()
     taken = most_resident() - before
     name = given.model if given.draft == "off" else f"{given.model} with {given.draft}"
+    name = name if given.running is None else f"{name}, a server of {given.running} answers at once"
     sizes = f"{need / 1e6:,.0f} MB | {taken / 1e6:,.0f} MB | {need / taken:.2f}"
     print(f"| {name} (slim: {given.draft_slim}) | {given.context} | {sizes} |")
 

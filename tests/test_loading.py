@@ -9,12 +9,14 @@ import pytest
 
 import pilotfish
 from pilotfish import hub
+from pilotfish.drafting import Wish
 from pilotfish.engines import native
 from pilotfish.engines.native.container import Container
 from pilotfish.engines.native.slim import Slim
 from pilotfish.errors import FormatError, HubError, OutOfMemory, UsageError, VocabularyMismatch
-from pilotfish.loading import Plan, memory_bytes
-from tiny import metadata, tiny_engine, write_header
+from pilotfish.loading import TOKENIZER_BYTES, Plan, load_models, memory_bytes
+from pilotfish.serving.reserves import reserves
+from tiny import VOCAB_SIZE, metadata, tiny_engine, write_header
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,14 +81,32 @@ def test_what_does_not_fit_into_memory_is_refused_with_both_numbers(
     """Target, draft model and the caches of both count."""
     target, draft = write_header(tmp_path), write_header(tmp_path, "draft.gguf")
     need = need_of(target)
-    monkeypatch.setattr("pilotfish.memory.free_bytes", lambda: need + 1_000_000)
-    said = (
-        f"target .* 8192 with draft .* 8192 needs {2 * need / 1e6:.0f} MB .* {need / 1e6 + 1:.0f} MB are free"
-    )
+    both = 2 * need - TOKENIZER_BYTES * VOCAB_SIZE  # there is one tokenizer
+    monkeypatch.setattr("pilotfish.memory.free_bytes", lambda: both - 1_000_000)
+    said = f"target .* 8192 with draft .* 8192 needs {both / 1e6:.0f} MB .* {both / 1e6 - 1:.0f} MB are free"
     with pytest.raises(OutOfMemory, match=said):
         pilotfish.load(target, draft=draft)
     assert fake.loaded == ()
     pilotfish.load(target)
+
+
+def test_what_a_server_will_reserve_counts_and_the_hint_is_to_let_fewer_run(
+    tmp_path: Path, fake: type[FakeNative], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library, which reserves nothing, and a server of fewer find room where one of many does not."""
+    path = write_header(tmp_path)
+    wishes, few, many = [Wish()], reserves(2), reserves(64)
+    plans = [Plan.make(hub.resolve(path), None, reserve=reserve) for reserve in (few[0], many[0])]
+    for plan in plans:
+        plan.file.close()
+    assert need_of(path) < memory_bytes(plans[0]) < memory_bytes(plans[1])
+    monkeypatch.setattr("pilotfish.memory.free_bytes", lambda: memory_bytes(plans[0]))
+    with pytest.raises(OutOfMemory) as refused:
+        load_models(path, wishes, reserves=many)
+    assert refused.value.hint.startswith("let fewer answers be made at once (--running), take a smaller")
+    assert fake.loaded == ()
+    load_models(path, wishes, reserves=few)
+    load_models(path, wishes)
 
 
 def need_of(path: str, context: int | None = None) -> int:
@@ -111,7 +131,7 @@ def test_the_memory_of_a_full_context_follows_from_the_header(tmp_path: Path) ->
 def test_a_context_that_would_fit_is_named_and_fits(
     tmp_path: Path, fake: type[FakeNative], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = write_header(tmp_path)
+    path = write_header(tmp_path, llama__block_count=32)  # so that most of the need is the cache's
     monkeypatch.setattr("pilotfish.memory.free_bytes", lambda: need_of(path, 5000))
     with pytest.raises(OutOfMemory) as refused:
         pilotfish.load(path)

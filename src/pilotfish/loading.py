@@ -16,7 +16,7 @@ from pilotfish.engines import native
 from pilotfish.engines.native.config import Config
 from pilotfish.engines.native.container import Container, Value
 from pilotfish.engines.native.families import family_named
-from pilotfish.engines.native.footprint import Footprint, footprint_of
+from pilotfish.engines.native.footprint import ONE_ANSWER, Footprint, footprint_of
 from pilotfish.errors import TemplateError, UsageError
 from pilotfish.model import Model, TextModel
 from pilotfish.slimming import AUTO, OFF, slim_for
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from pilotfish.engines.base import Reserve
     from pilotfish.engines.native.slim import Slim
 
 M = TypeVar("M", bound=Model)
@@ -55,6 +56,8 @@ class Plan:
         Most tokens that the model can hold.
     footprint
         What it will take as a target; slimmed, it takes less.
+    reserve
+        Its largest passes, and the texts that memory is taken for at the start.
     """
 
     ref: hub.ModelRef
@@ -62,9 +65,12 @@ class Plan:
     context: int
     longest: int
     footprint: Footprint
+    reserve: Reserve = ONE_ANSWER
 
     @classmethod
-    def make(cls, ref: hub.ModelRef, context: int | None, *, shorter: bool = False) -> Plan:
+    def make(
+        cls, ref: hub.ModelRef, context: int | None, *, shorter: bool = False, reserve: Reserve = ONE_ANSWER
+    ) -> Plan:
         """Read the header of a file; `shorter` takes what the model can hold of the context.
 
         Raises
@@ -76,13 +82,15 @@ class Plan:
         """
         file = Container.open(ref.path)
         try:
-            return cls._fitting(ref, file, context, shorter=shorter)
+            return cls._fitting(ref, file, context, reserve, shorter=shorter)
         except BaseException:
             file.close()
             raise
 
     @classmethod
-    def _fitting(cls, ref: hub.ModelRef, file: Container, context: int | None, *, shorter: bool) -> Plan:
+    def _fitting(
+        cls, ref: hub.ModelRef, file: Container, context: int | None, reserve: Reserve, *, shorter: bool
+    ) -> Plan:
         config = Config(file.metadata)
         family_named(config.architecture)  # said before a key of the family is missed
         longest = config.integer("context_length", most=1 << 30)
@@ -94,17 +102,24 @@ class Plan:
                 f"{ref.name} can hold from 1 to {longest} tokens of prompt and answer",
             )
         tokens = min(longest, native.DEFAULT_CONTEXT) if context is None else context
-        return cls(ref, file, tokens, longest, footprint_of(file, config, tokens))
+        footprint = footprint_of(file, config, tokens, reserve=reserve)
+        return cls(ref, file, tokens, longest, footprint, reserve)
 
     @property
     def metadata(self) -> Mapping[str, Value]:
         """The file's header."""
         return self.file.metadata
 
+    def reserving(self, reserve: Reserve) -> Plan:
+        """Return the plan of the same model with another reserve; it is not slimmed."""
+        footprint = footprint_of(self.file, Config(self.metadata), self.context, reserve=reserve)
+        return dataclasses.replace(self, footprint=footprint, reserve=reserve)
+
     def slimmed(self, slim: Slim | None) -> Plan:
         """Return the plan of the same model, slimmed."""
         config = Config(self.metadata)
-        return dataclasses.replace(self, footprint=footprint_of(self.file, config, self.context, slim))
+        footprint = footprint_of(self.file, config, self.context, slim, self.reserve)
+        return dataclasses.replace(self, footprint=footprint)
 
 
 def load_models(
@@ -118,10 +133,12 @@ def load_models(
     offline: bool = False,
     notice: Callable[[str], None] | None = None,
     progress: Callable[[str, float], None] | None = None,
+    reserves: tuple[Reserve, Reserve] | None = None,
 ) -> tuple[TextModel, list[Drafting]]:
     """Load a target and the draft models wished for, each once, and the index of a corpus.
 
-    Parameters are as in `pilotfish.load`, but without `notice` nothing is said.
+    Parameters are as in `pilotfish.load`, but without `notice` nothing is said. `reserves` is what the target
+    and each draft model will be told to take memory for: it is foretold here, not taken.
     """
     notice = notice or (lambda _text: None)
     if threads is not None and (not isinstance(threads, int) or threads < 1):
@@ -132,15 +149,16 @@ def load_models(
         check_folder(draft_corpus)
         if Wish() in wishes:
             raise UsageError("draft_corpus is given, but draft is off", "leave one of the two out")
+    for_target, for_draft = reserves or (ONE_ANSWER, ONE_ANSWER)
     with contextlib.ExitStack() as files:
-        target = Plan.make(hub.resolve(model, offline=offline), context)
+        target = Plan.make(hub.resolve(model, offline=offline), context, reserve=for_target)
         files.callback(target.file.close)
         refs = [_draft_of(target.ref, wish, offline=offline, notice=notice) for wish in wishes]
         others = {ref.path.resolve(): ref for ref in refs if ref is not None}
         others.pop(target.ref.path.resolve(), None)  # a target that drafts for itself is loaded once
         drafts: dict[Path, Plan] = {}
         for path, ref in others.items():
-            drafts[path] = Plan.make(ref, target.context, shorter=True)
+            drafts[path] = Plan.make(ref, target.context, shorter=True, reserve=for_draft)
             files.callback(drafts[path].file.close)
         loaded = _load_all(target, drafts, threads, notice, progress, slim=draft_slim == AUTO)
         text = loaded[target.ref.path.resolve()]
@@ -212,6 +230,8 @@ def check_memory(target: Plan, *drafts: Plan) -> None:
     left = 0 if free is None else max(free - need + kv, 0)
     shorter = int(target.context * left / kv) // CONTEXT_STEP * CONTEXT_STEP
     fits = f"a context of {shorter} fits; or " if shorter else ""
+    if target.reserve != ONE_ANSWER:  # what is reserved does not depend on the context
+        fits = "let fewer answers be made at once (--running), "
     memory.check_room(what, need, free, fits + memory.ADVICE)
 
 

@@ -17,13 +17,13 @@ TESTS = Path(__file__).parents[1]
 SCRIPTED = f"""
 import os, sys, time
 sys.path.insert(0, {str(TESTS)!r})
-import pilotfish.llm
+import pilotfish.llm, pilotfish.loading
 from pilotfish.cli import main
 from pilotfish.drafting import Drafting, Wish
 from pilotfish.engines.scripted import copying
 from tiny import VOCAB_SIZE, tiny_model
 
-def load(name, draft, *_args, **_options):
+def load_models(name, wishes, *_args, **_options):
     target = tiny_model(copying(VOCAB_SIZE, 3))
     forward = target.engine.forward
 
@@ -33,9 +33,9 @@ def load(name, draft, *_args, **_options):
         return forward(chunks)
 
     target.engine.forward = slow
-    return pilotfish.llm.LLM(target, Drafting(Wish.read("off")))
+    return target, [Drafting(Wish())]
 
-pilotfish.llm.load = load
+pilotfish.loading.load_models = pilotfish.llm.load_models = load_models
 main()
 """
 

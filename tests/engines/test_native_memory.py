@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,11 +14,11 @@ from oracle.tiny import Tiny, write_tiny
 from pilotfish.control import FixedLength
 from pilotfish.decode import Decoder
 from pilotfish.drafters.model import ModelDrafter
-from pilotfish.engines.base import Chunk
+from pilotfish.engines.base import Chunk, Reserve
 from pilotfish.engines.native import NativeEngine
 from pilotfish.engines.native.config import Config
 from pilotfish.engines.native.container import Container
-from pilotfish.engines.native.footprint import footprint_of
+from pilotfish.engines.native.footprint import ONE_ANSWER, footprint_of
 from pilotfish.engines.native.kv import PAGE
 from pilotfish.engines.native.slim import Slim
 from pilotfish.errors import OutOfMemory
@@ -24,8 +26,6 @@ from pilotfish.sampling import Sampling
 from pilotfish.sequence import Sequence
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pilotfish.drafters.base import Drafter
 
 TINY = Tiny(kind="Q8_0", embedding_kind="Q8_0", context=4096)
@@ -43,6 +43,13 @@ def engine(path: Path) -> NativeEngine:
     return NativeEngine.load(path, threads=1)
 
 
+def resident() -> int:
+    """Return the bytes of this process that are in memory; 0 where that is not known."""
+    if sys.platform != "linux":
+        return 0
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
 def grown(engine: NativeEngine, sequence: int, count: int) -> None:
     """Append `count` tokens."""
     for begin in range(0, count, 512):
@@ -58,6 +65,73 @@ def test_the_header_tells_the_bytes_of_packed_weights_and_of_a_full_context(
         engine = NativeEngine.load(container, threads=1, slim=slim)
     assert promised.weights == engine.weights_bytes
     assert promised.kv == 4 * PAGE * engine.kv_bytes_per_token
+
+
+@pytest.mark.models
+@pytest.mark.parametrize("reserve", [ONE_ANSWER, Reserve(rows=272, wanted=144, tokens=3000)])
+def test_what_is_reserved_is_what_the_header_tells_and_is_in_memory_at_once(
+    smollm2: Path, reserve: Reserve
+) -> None:
+    """Within 2 % of what all of it takes; whoever reserves nothing has taken nothing yet."""
+    with Container.open(smollm2) as container:
+        told = footprint_of(container, Config(container.metadata), 2048, reserve=reserve, threads=2)
+        engine = NativeEngine.load(container, threads=2, context=2048)
+    assert engine.work_bytes == engine.reserved_tokens == 0
+    before = resident()
+    engine.reserve(reserve)
+    grown = resident() - before
+    kv = engine.reserved_tokens * engine.kv_bytes_per_token
+    assert kv == -(-reserve.tokens // PAGE) * PAGE * engine.kv_bytes_per_token
+    assert told.work - 0.02 * told.total <= engine.work_bytes <= told.work
+    assert told.kv == max(kv, 2048 * engine.kv_bytes_per_token)
+    if sys.platform == "linux":  # less where what passes work on lies in memory that earlier tests have freed
+        assert kv - 0.02 * told.total <= grown <= kv + engine.work_bytes + 0.02 * told.total
+
+
+def test_a_reserve_for_which_there_is_no_memory_is_a_clear_error(
+    engine: NativeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pilotfish.memory.free_bytes", lambda: 1000)
+    with pytest.raises(
+        OutOfMemory, match=r"a KV cache of 640 tokens needs \d+ MB of memory and 0 MB are free"
+    ):
+        engine.reserve(Reserve(rows=8, wanted=2, tokens=10 * PAGE))
+    monkeypatch.undo()
+    engine.reserve(Reserve(rows=8, wanted=2, tokens=10 * PAGE))
+    grown(engine, engine.open(), 10 * PAGE)
+    assert engine.reserved_tokens == 10 * PAGE
+
+
+def test_pages_that_are_reserved_are_used_without_a_look_at_free_memory(
+    engine: NativeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not in whole slabs only: 40 pages, then those of the slab they end in, then more."""
+    engine.reserve(Reserve(rows=8, wanted=2, tokens=40 * PAGE))
+    looks: list[None] = []
+    monkeypatch.setattr("pilotfish.memory.free_bytes", lambda: looks.append(None))
+    sequence = engine.open()
+    grown(engine, sequence, 40 * PAGE)
+    assert (engine.reserved_tokens, looks) == (40 * PAGE, [])
+    grown(engine, sequence, 24 * PAGE)
+    assert (engine.reserved_tokens, looks) == (64 * PAGE, [])
+    grown(engine, engine.open(), 1)
+    assert looks == [None]
+
+
+def test_what_is_reserved_changes_no_bit(path: Path) -> None:
+    """Nor does a reserve between two passes, whose rows stay readable."""
+    plain, reserved = (NativeEngine.load(path, threads=2) for _ in range(2))
+    chunks = [[5, 6, 7] * 30, [8], [9, 10]]
+    digests: list[list[int]] = []
+    for engine in (plain, reserved):
+        digests.append([])
+        sequence = engine.open()
+        for tokens in chunks:
+            rows = engine.forward([Chunk(sequence, tokens, 1)])
+            if engine is reserved:
+                engine.reserve(Reserve(rows=50 * len(digests[-1]) + 5, wanted=9, tokens=70 * PAGE))
+            digests[-1].append(rows.digest(0))
+    assert digests[0] == digests[1]
 
 
 def test_memory_is_looked_at_before_the_cache_grows_and_never_else(

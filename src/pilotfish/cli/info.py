@@ -53,12 +53,15 @@ def command(
     from pilotfish.loading import Plan, memory_bytes
     from pilotfish.model import file_sha256
     from pilotfish.processor import cpu_name
+    from pilotfish.serving.reserves import reserves
+    from pilotfish.serving.scheduler import MOST_RUNNING
 
     if threads is not None:
         positive("threads", threads)
     settings = _settings(ctx, name)
     ref = hub.resolve(named(name or model), offline=offline)
     plan = Plan.make(ref, context)
+    served = plan.reserving(reserves(MOST_RUNNING)[0])
     with plan.file as container:
         by_type, refusal = _types(container), _refusal(plan)
         parameters = sum(math.prod(info.shape) for info in container.tensors.values())
@@ -75,6 +78,7 @@ def command(
         "kv_bytes": plan.footprint.kv,
         "work_bytes": plan.footprint.work,
         "memory_bytes": memory_bytes(plan),
+        "server_memory_bytes": memory_bytes(served),
         "free_bytes": memory.free_bytes(),
         "chat_template": "tokenizer.chat_template" in plan.metadata,
         "draft": ref.entry.draft if ref.entry else None,
@@ -158,6 +162,7 @@ def _print(facts: Mapping[str, object], machine: Mapping[str, object], sha256: s
         "tensor types": ", ".join(f"{name} {_mb(t['bytes'])} ({t['tensors']})" for name, t in types.items()),
         "context": f"{facts['context']} (the model's: {facts['context_max']})",
         "memory": f"{_mb(facts['memory_bytes'])}, of it {_mb(facts['kv_bytes'])} for a full context",
+        "as a server": f"{_mb(facts['server_memory_bytes'])}, most of it from the start",
         "free memory": "unknown" if facts["free_bytes"] is None else _mb(facts["free_bytes"]),
         "chat template": "yes" if facts["chat_template"] else "no, a base model",
         "draft model": facts["draft"] or "none known",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from pilotfish.cli.common import ModelOptions
     from pilotfish.drafting import Drafting, Wish
+    from pilotfish.engines.base import Reserve
     from pilotfish.llm import LLM
     from pilotfish.model import TextModel
     from pilotfish.options import Options
@@ -42,13 +43,35 @@ def open_llm(models: ModelOptions) -> LLM:
         )
 
 
+def open_served(models: ModelOptions, reserves: tuple[Reserve, Reserve]) -> LLM:
+    """Load as `open_llm`, where there is memory for what a server reserves for target and draft model."""
+    from pilotfish.drafting import Wish
+    from pilotfish.llm import LLM
+
+    target, [drafting] = _load(models, [Wish.read(list(models.draft) or "auto")], reserves)
+    llm = LLM(target, drafting)
+    llm.remember()
+    return llm
+
+
 @contextlib.contextmanager
 def open_models(models: ModelOptions, wishes: Sequence[Wish]) -> Iterator[tuple[TextModel, list[Drafting]]]:
     """Load a target and what drafts for it by each wish, with a bar on a terminal; free them at the end."""
+    target, draftings = _load(models, wishes)
+    try:
+        yield target, draftings
+    finally:
+        for owned in {id(m): m for m in (target, *(d.model for d in draftings if d.model))}.values():
+            owned.dispose()
+
+
+def _load(
+    models: ModelOptions, wishes: Sequence[Wish], reserves: tuple[Reserve, Reserve] | None = None
+) -> tuple[TextModel, list[Drafting]]:
     from pilotfish.loading import load_models
 
     with loading_bar() as progress:
-        target, draftings = load_models(
+        return load_models(
             named(models.model),
             wishes,
             models.context,
@@ -58,12 +81,8 @@ def open_models(models: ModelOptions, wishes: Sequence[Wish]) -> Iterator[tuple[
             offline=models.offline,
             notice=notice,
             progress=progress,
+            reserves=reserves,
         )
-    try:
-        yield target, draftings
-    finally:
-        for owned in {id(m): m for m in (target, *(d.model for d in draftings if d.model))}.values():
-            owned.dispose()
 
 
 def check_limit(limit: int | None) -> None:

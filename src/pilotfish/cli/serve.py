@@ -14,7 +14,7 @@ import click
 from pilotfish import signals
 from pilotfish.cli import common
 from pilotfish.cli.failures import notice
-from pilotfish.cli.opening import open_llm, read_options
+from pilotfish.cli.opening import open_served, read_options
 from pilotfish.errors import PilotfishError, UsageError
 
 if TYPE_CHECKING:
@@ -55,7 +55,13 @@ CACHE_TOKENS, RECENT_TOKENS = 1 << 15, 1 << 17
     metavar="NAME",
     help="Name that this machine is asked under; repeatable.",
 )
-@common.option("--running", type=int, default=MOST_RUNNING, metavar="N", help="Answers made at once.")
+@common.option(
+    "--running",
+    type=int,
+    default=MOST_RUNNING,
+    metavar="N",
+    help="Answers made at once; the start takes memory for them.",
+)
 @common.option("--queue", type=int, default=MOST_WAITING, metavar="N", help="Requests that may wait.")
 @common.option(
     "--cache-tokens",
@@ -109,12 +115,14 @@ def command(
     sys.setswitchinterval(SWITCH_S)
     from pilotfish.server.app import gate_of, make_app
     from pilotfish.server.listening import Address, Listening
+    from pilotfish.serving.reserves import reserves
 
     settings = _settings(max_body, **values)
     address = Address(host, port)
     settings = replace(settings, loopback=address.is_loopback)
     gate = gate_of(settings)
-    with Listening(make_app(gate, settings), address) as listening, open_llm(models) as llm:
+    taken = reserves(settings.most_running, settings.kv_tokens)
+    with Listening(make_app(gate, settings), address) as listening, open_served(models, taken) as llm:
         log_to_stderr()
         _serve(llm, options, settings, gate, address, drain, listening)
 
@@ -173,6 +181,7 @@ def _serve(
     listening: Listening,
 ) -> None:
     """Answer until a signal; then let those who are inside end, unless another signal comes."""
+    from pilotfish.memory import in_mb
     from pilotfish.server.log import RequestLog
     from pilotfish.server.service import Service
 
@@ -182,6 +191,8 @@ def _serve(
     ):
         service.observers.append(RequestLog(llm.target.tokenizer if settings.log_prompts else None))
         gate.open(service)
+        if service.reserved_bytes:
+            notice(f"taken for {settings.most_running} answers at once: {in_mb(service.reserved_bytes)}")
         notice(f"{llm.target.name} is served at {address.url}/v1")
         try:
             listening.wait(needed=lambda: service.alive)

@@ -38,6 +38,23 @@ class Chunk:
     wanted: int
 
 
+@dataclass(frozen=True, slots=True)
+class Reserve:
+    """What an engine is to take memory for before it is used, so that none is taken later.
+
+    Attributes
+    ----------
+    rows, wanted
+        Tokens of the largest pass, and rows of logits of the one that wants most.
+    tokens
+        Tokens that its sequences hold together; more take memory when they come.
+    """
+
+    rows: int
+    wanted: int
+    tokens: int
+
+
 class Rows(Protocol):
     """The wanted rows of one pass, in order of the chunks; valid until the engine's next pass.
 

@@ -107,6 +107,15 @@ class Pages:
     def allocate(self) -> int:
         """A new page's number."""
 
+    def reserve(self, count: int) -> None:
+        """
+        Take the memory of so many pages in all, those that are there included.
+        """
+
+    @property
+    def reserved(self) -> int:
+        """Pages whose memory is taken."""
+
     @property
     def full(self) -> bool:
         """Whether the next page takes a new slab of memory."""
@@ -163,6 +172,13 @@ class Program:
 
     def run(self, tokens: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], positions: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], lengths: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], bases: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], tables: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], wanted: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], ancestors: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, threads: int) -> bool:
         """Run a pass; False if it was cancelled."""
+
+    def reserve(self, rows: int, wanted: int, context: int, threads: int) -> None:
+        """Take the memory that passes of that size need."""
+
+    @property
+    def work_bytes(self) -> int:
+        """Memory of what passes work on."""
 
     def seconds(self) -> list[float]:
         """Seconds of the last pass by op."""

@@ -287,6 +287,14 @@ NB_MODULE(_kernels, m) {
   nb::class_<Pages>(m, "Pages", "KV pages of 64 positions.")
       .def(nb::init<int, int, int>(), "layers"_a, "kv_heads"_a, "head"_a)
       .def("allocate", &Pages::allocate, "A new page's number.")
+      .def(
+          "reserve",
+          [](Pages& p, int count) {
+            const nb::gil_scoped_release release;
+            p.reserve(count);
+          },
+          "count"_a, "Take the memory of so many pages in all, those that are there included.")
+      .def_prop_ro("reserved", &Pages::reserved, "Pages whose memory is taken.")
       .def_prop_ro("full", &Pages::full, "Whether the next page takes a new slab of memory.")
       .def_prop_ro(
           "slab_pages", [](const Pages&) { return Pages::kSlab; }, "Pages that a slab holds.")
@@ -357,6 +365,14 @@ NB_MODULE(_kernels, m) {
       .def("run", run, "tokens"_a.noconvert(), "positions"_a.noconvert(), "lengths"_a.noconvert(),
            "bases"_a.noconvert(), "tables"_a.noconvert(), "wanted"_a.noconvert(),
            "ancestors"_a.noconvert().none(), "threads"_a, "Run a pass; False if it was cancelled.")
+      .def(
+          "reserve",
+          [](Program& p, int rows, int wanted, int context, int threads) {
+            if (rows < 1 || wanted < 0 || context < 1 || threads < 1) throw nb::value_error("no such pass");
+            p.reserve(rows, wanted, context, threads);
+          },
+          "rows"_a, "wanted"_a, "context"_a, "threads"_a, "Take the memory that passes of that size need.")
+      .def_prop_ro("work_bytes", &Program::work_bytes, "Memory of what passes work on.")
       .def("seconds", &Program::seconds, "Seconds of the last pass by op.")
       .def("op_parts", &Program::op_parts, "By op, what its time is counted as.")
       .def("cancel", &Program::cancel, "End the pass that runs or, if none does, the next one.")

@@ -21,10 +21,19 @@ constexpr float kAbsentLogit = -std::numeric_limits<float>::infinity();
 }  // namespace
 
 int Pages::allocate() {
+  if (count_ == reserved()) take();
+  return count_++;
+}
+void Pages::take() {
   // Zeroed: masked keys are computed, then dropped.
-  if (full()) slabs_.push_back(std::make_unique<Arena>(kSlab * page_bytes()));
+  if (reserved() % kSlab == 0) slabs_.push_back(std::make_unique<Arena>(kSlab * page_bytes()));
   pages_.push_back(reinterpret_cast<uint16_t*>(slabs_.back()->take(page_bytes())));
-  return count() - 1;
+}
+void Pages::reserve(int count) {
+  while (reserved() < count) {
+    take();
+    std::memset(pages_.back(), 0, page_bytes());
+  }
 }
 void Pages::copy(int from, int to) { std::memcpy(pages_[to], pages_[from], page_bytes()); }
 
@@ -155,10 +164,9 @@ void Program::gated(int in, std::shared_ptr<Weight> gate, std::shared_ptr<Weight
   ops_.push_back(std::make_unique<GatedOp>(in, std::move(gate), std::move(up), gelu, out));
 }
 
-void Program::reserve(const Pass& pass) {
-  const auto rows = static_cast<size_t>(pass.rows);
+void Program::hold(size_t rows, size_t wanted) {
   for (size_t i = 0; i < buffers.size(); i++) {
-    const size_t n = static_cast<int>(i) == logits_buffer_ ? pass.wanted.size() : rows;
+    const size_t n = static_cast<int>(i) == logits_buffer_ ? wanted : rows;
     const float fill = static_cast<int>(i) == logits_buffer_ && restricted_ ? kAbsentLogit : 0.0f;
     if (buffers[i].data.size() < n * buffers[i].width) buffers[i].data.resize(n * buffers[i].width, fill);
   }
@@ -167,10 +175,16 @@ void Program::reserve(const Pass& pass) {
     if (r.cosine.size() < rows * r.half) r.cosine.resize(rows * r.half), r.sine.resize(rows * r.half);
 }
 
+int Program::rows_per_tile() const {
+  return std::max(1, kQueriesPerTile / std::max(1, heads_ / std::max(1, pages->kv_heads())));
+}
+
+bool Program::few_tiles(size_t tiles, int threads) const {
+  return tiles * pages->kv_heads() < static_cast<size_t>(4) * threads;
+}
+
 void Program::plan_attention(const Pass& pass) {
-  constexpr size_t most = size_t{32} << 20;  // bytes of results by block
-  const int group = std::max(1, heads_ / std::max(1, pages->kv_heads()));
-  const int rows = std::max(1, kQueriesPerTile / group);
+  const int rows = rows_per_tile();
   plan.tiles.clear();
   plan.blocks = 0;
   for (size_t i = 0; i < pass.segments.size(); i++) {
@@ -181,13 +195,17 @@ void Program::plan_attention(const Pass& pass) {
   }
   plan.stride = kPartialHeader + pages->head();
   const size_t each = static_cast<size_t>(pass.rows) * heads_ * plan.stride;
-  plan.by_block = each * plan.blocks * sizeof(float) <= most &&
-                  plan.tiles.size() * pages->kv_heads() < static_cast<size_t>(4) * pass.threads;
-  if (partials.size() < each * plan.kept()) partials.resize(each * plan.kept());
+  plan.by_block =
+      each * plan.blocks * sizeof(float) <= kMostByBlock && few_tiles(plan.tiles.size(), pass.threads);
+  hold_partials(each * plan.kept());
 }
 
-void Program::reserve_scratch(const Pass& pass) {
-  if (scratch.size() < static_cast<size_t>(pass.threads)) scratch.resize(pass.threads);
+void Program::hold_partials(size_t floats) {
+  if (partials.size() < floats) partials.resize(floats);
+}
+
+void Program::hold_scratch(int threads) {
+  if (scratch.size() < static_cast<size_t>(threads)) scratch.resize(threads);
   const size_t head = pages->head();
   const size_t queries = std::max(kQueriesPerTile, heads_ / std::max(1, pages->kv_heads()));
   const size_t floats = std::max(static_cast<size_t>(widest_norm_), queries * plan.stride);
@@ -199,12 +217,34 @@ void Program::reserve_scratch(const Pass& pass) {
   }
 }
 
+void Program::reserve(int rows, int wanted, int context, int threads) {
+  hold(rows, wanted);
+  plan.stride = kPartialHeader + pages->head();
+  const size_t of_row = static_cast<size_t>(heads_) * plan.stride;
+  size_t tiles = 0;  // most whose blocks are shared out
+  while (tiles < static_cast<size_t>(rows) && few_tiles(tiles + 1, threads)) tiles++;
+  const size_t shared = std::min<size_t>(rows, tiles * rows_per_tile());
+  const size_t blocks = (static_cast<size_t>(context) + kBlockKeys - 1) / kBlockKeys;
+  hold_partials(std::max(rows * of_row, std::min(shared * of_row * blocks, kMostByBlock / sizeof(float))));
+  hold_scratch(threads);
+}
+
+size_t Program::work_bytes() const {
+  const auto bytes = [](const auto& data) { return data.capacity() * sizeof(data[0]); };
+  size_t sum = bytes(partials);
+  for (const auto& b : buffers) sum += bytes(b.data);
+  for (const auto& a : acts) sum += bytes(a.blocks) + bytes(a.values);
+  for (const auto& r : ropes) sum += bytes(r.cosine) + bytes(r.sine);
+  for (const auto& s : scratch) sum += bytes(s.floats) + bytes(s.scores);
+  return sum;
+}
+
 bool Program::run(Pass& pass, const std::function<bool()>& interrupted) {
   wanted_rows_ = 0;
   if (uncancel()) return false;
-  reserve(pass);
+  hold(pass.rows, pass.wanted.size());
   plan_attention(pass);
-  reserve_scratch(pass);
+  hold_scratch(pass.threads);
   while (counters_.size() < ops_.size()) counters_.push_back(std::make_unique<std::atomic<int64_t>>(0));
   for (auto& c : counters_) c->store(0, std::memory_order_relaxed);
   Barrier barrier(pass.threads);

@@ -20,8 +20,9 @@ class Pages {
   Pages(int layers, int kv_heads, int head) : layers_(layers), kv_heads_(kv_heads), head_(head) {}
   Pages(const Pages&) = delete;
   Pages& operator=(const Pages&) = delete;
-  int allocate();                                     // a new page's number
-  bool full() const { return count() % kSlab == 0; }  // the next page takes a new slab of memory
+  int allocate();           // a new page's number
+  void reserve(int count);  // takes the memory of so many pages in all, and uses it, so that it is there
+  bool full() const { return count_ == reserved() && reserved() % kSlab == 0; }  // the next takes a new slab
   void copy(int from, int to);
   size_t page_bytes() const { return static_cast<size_t>(layers_) * 2 * kv_heads_ * head_ * kPage * 2; }
   uint16_t* keys(int page, int layer, int kv_head) const { return at(page, layer, kv_head); }
@@ -29,13 +30,15 @@ class Pages {
   int layers() const { return layers_; }
   int kv_heads() const { return kv_heads_; }
   int head() const { return head_; }
-  int count() const { return static_cast<int>(pages_.size()); }
+  int count() const { return count_; }
+  int reserved() const { return static_cast<int>(pages_.size()); }  // with those not allocated yet
 
  private:
+  void take();
   uint16_t* at(int page, int layer, int part) const {
     return pages_[page] + (static_cast<size_t>(layer) * 2 * kv_heads_ + part) * head_ * kPage;
   }
-  int layers_, kv_heads_, head_;
+  int layers_, kv_heads_, head_, count_ = 0;
   std::vector<uint16_t*> pages_;
   std::vector<std::unique_ptr<Arena>> slabs_;  // memory of kSlab pages each, used from its start
 };
@@ -62,6 +65,7 @@ struct Pass {
 };
 
 constexpr int kQueriesPerTile = 64;
+constexpr size_t kMostByBlock = size_t{32} << 20;  // bytes of attention's results by block
 
 // How a pass's attention is cut into work: tiles of queries that share each read of the cache.
 struct AttentionPlan {
@@ -116,6 +120,10 @@ class Program {
   // The groups computed from the next pass on, ascending; logits of all other ids are -inf at once, also in
   // rows of the last pass.
   void set_head_groups(std::vector<int32_t> groups);
+  // Takes memory for passes over `rows` rows, `wanted` of them with logits, in sequences of up to `context`
+  // tokens: passes within these take no more.
+  void reserve(int rows, int wanted, int context, int threads);
+  size_t work_bytes() const;                       // of all that passes work on
   int64_t head_groups() const;                     // of the whole head; 0 if it is not a restricted one
   bool restricted() const { return restricted_; }  // some ids can't be said
 
@@ -184,9 +192,13 @@ class Program {
   std::vector<Scratch> scratch;  // by thread
 
  private:
-  void reserve(const Pass& pass);
+  void hold(size_t rows, size_t wanted);
   void plan_attention(const Pass& pass);
-  void reserve_scratch(const Pass& pass);
+  void hold_partials(size_t floats);
+  void hold_scratch(int threads);
+  int rows_per_tile() const;
+  // Whether blocks of tiles may be shared out, as far as that depends on how many there are.
+  bool few_tiles(size_t tiles, int threads) const;
   std::vector<std::unique_ptr<Op>> ops_;
   std::vector<double> seconds_;
   std::vector<std::unique_ptr<std::atomic<int64_t>>> counters_;

@@ -18,6 +18,7 @@ from pilotfish.sequence import too_long
 from pilotfish.server.metrics import Metrics
 from pilotfish.server.settings import Settings
 from pilotfish.serving.prefixes import PAGE, PrefixCache
+from pilotfish.serving.reserves import reserves
 from pilotfish.serving.scheduler import Scheduler
 from pilotfish.serving.worker import Worker
 
@@ -182,6 +183,8 @@ class Service:
         Hear of each request that has ended.
     longest_token
         Bytes of the longest token, at least 1.
+    reserved_bytes
+        Memory that passes and KV caches have from the start.
     """
 
     def __init__(
@@ -206,6 +209,7 @@ class Service:
         )
         if settings.kv_tokens is not None:
             _bound_pages(target, -(-settings.kv_tokens // PAGE))
+        self.reserved_bytes = self._reserve(settings)
         prefixes = PrefixCache(target.engine, settings.prefix_tokens) if settings.prefix_tokens else None
         self.scheduler = Scheduler(
             decoder,
@@ -225,6 +229,15 @@ class Service:
         self._texts = ThreadPoolExecutor(TEXT_THREADS, "pilotfish text")
         self._closed = False
         self._worker = Worker(self.scheduler) if run else None
+
+    def _reserve(self, settings: Settings) -> int:
+        """Let engines that can take the memory of passes under load take it now, and return how much."""
+        taken: dict[int, int] = {}  # a target may draft for itself
+        models = [self.target, *([] if self.drafting.model is None else [self.drafting.model])]
+        for model, reserve in zip(models, reserves(settings.most_running, settings.kv_tokens), strict=False):
+            if hasattr(model.engine, "reserve"):
+                taken[id(model.engine)] = model.engine.reserve(reserve)
+        return sum(taken.values())
 
     @property
     def context(self) -> int:

@@ -29,7 +29,8 @@ _log = logging.getLogger(__name__)
 MOST_RUNNING, MOST_WAITING = 16, 256
 
 MOST_DRAFTED = 128
-"""Rows of a pass for drafts; a row has as many numbers as the vocabulary has tokens."""
+"""Rows of a pass for drafts and for scored tokens of prompts, all together; a row has as many numbers as the
+vocabulary has tokens."""
 
 
 class Scheduler:
@@ -198,11 +199,12 @@ class Scheduler:
         while self._running:
             running, parts = self._plan()
             owners = [owner for owner, _ in running] + [owner for owner, _ in parts]
+            scored = sum(part.count for _, part in parts if part.first.scores_left)
             try:
                 emitted = self.decoder.step(
                     [s for _, s in running],
                     [part for _, part in parts],
-                    drafted // max(1, len(running)),
+                    max(0, drafted - scored) // max(1, len(running)),
                 )
             except OutOfMemory as error:
                 drafted = self._make_room(drafted, error)

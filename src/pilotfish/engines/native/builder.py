@@ -36,18 +36,23 @@ progress is told within a large matrix too."""
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Floats of the residual stream or of queries, keys and values: (rows, width)."""
+    """Floats of the residual stream or of queries, keys and values: (rows, width).
+
+    `use` tells apart what lies in the same place one after the other.
+    """
 
     index: int
     width: int
+    use: int
 
 
 @dataclass(frozen=True, slots=True)
 class Activations:
-    """What matrices read: (rows, width), quantized by 32."""
+    """What matrices read: (rows, width), quantized by 32; `use` as of a `Buffer`."""
 
     index: int
     width: int
+    use: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +76,10 @@ class HeadNorms:
 
 class Builder:
     """Builds one program from one file.
+
+    What an op returns is overwritten by the next call of the same kind (two `norm`, two `qkv` and so on), so
+    that all layers work in the same place: it stays in the processor's cache, and takes memory once. The
+    residual stream and the logits have places of their own.
 
     Parameters
     ----------
@@ -126,6 +135,8 @@ class Builder:
         self.program = _kernels.Program(isa, self.pages, float_activations)
         self.vocab_size = 0
         self.head_group_bytes = 0
+        self._places: dict[tuple[type[Buffer | Activations], str, int], int] = {}  # by kind of op and width
+        self._uses: dict[tuple[type[Buffer | Activations], int], int] = {}
 
     @property
     def weights_bytes(self) -> int:
@@ -147,7 +158,7 @@ class Builder:
         self.vocab_size = weight.rows
         self.config.integer("vocab_size", weight.rows)  # what the tensor says anyway
         self._gathered.add(table)
-        out = self._buffer(weight.columns)
+        out = self._buffer("embed", weight.columns)
         self.program.embed(weight, scale, out.index)
         return out
 
@@ -187,8 +198,8 @@ class Builder:
 
     def norm(self, x: Buffer, weight: str, eps: float, *, wanted_only: bool = False) -> Activations:
         """RMS norm (Zhang and Sennrich 2019), quantized for the matrices that read it."""
-        out = self._activations(x.width)
-        self.program.norm(x.index, self._vector(weight, x.width), eps, out.index, wanted_only)
+        out = self._activations("norm", x.width)
+        self.program.norm(self._at(x), self._vector(weight, x.width), eps, out.index, wanted_only)
         return out
 
     def qkv(
@@ -215,35 +226,39 @@ class Builder:
                 bias = bias[rows_from[i]]
             parts.append((weight, bias, offset))
             offset += weight.rows
-        out = self._buffer(offset)
-        self.program.linear(h.index, parts, out.index, add=False, wanted_only=False, name="qkv")
+        out = self._buffer("qkv", offset)
+        self.program.linear(self._at(h), parts, out.index, add=False, wanted_only=False, name="qkv")
         return out
 
     def fused_qkv(self, h: Activations, matrix: str) -> Buffer:
         """Queries, keys and values of all heads, whose matrices lie in one tensor in this order."""
         shape = self.attention_shape
         weight = self._matrix(matrix, h.width, rows=(shape.heads + 2 * shape.kv_heads) * shape.head)
-        out = self._buffer(weight.rows)
-        self.program.linear(h.index, [(weight, None, 0)], out.index, add=False, wanted_only=False, name="qkv")
+        out = self._buffer("qkv", weight.rows)
+        self.program.linear(
+            self._at(h), [(weight, None, 0)], out.index, add=False, wanted_only=False, name="qkv"
+        )
         return out
 
     def linear(self, h: Activations, matrix: str) -> Buffer:
         """Return a matrix's result, as wide as the residual stream, in a new buffer."""
         weight = self._matrix(matrix, h.width, rows=self.config.integer("embedding_length"))
-        out = self._buffer(weight.rows)
+        out = self._buffer("linear", weight.rows)
         self.program.linear(
-            h.index, [(weight, None, 0)], out.index, add=False, wanted_only=False, name="output"
+            self._at(h), [(weight, None, 0)], out.index, add=False, wanted_only=False, name="output"
         )
         return out
 
     def add_norm(self, x: Buffer, y: Buffer, weight: str, eps: float) -> None:
         """Add the RMS norm of `y` to the residual stream."""
-        self.program.add_norm(y.index, self._vector(weight, y.width), eps, x.index)
+        self.program.add_norm(self._at(y), self._vector(weight, y.width), eps, self._at(x))
 
     def add_linear(self, x: Buffer, h: Activations, matrix: str) -> None:
         """Add a matrix's result to the residual stream."""
         weight = self._matrix(matrix, h.width, rows=x.width)
-        self.program.linear(h.index, [(weight, None, 0)], x.index, add=True, wanted_only=False, name="output")
+        self.program.linear(
+            self._at(h), [(weight, None, 0)], self._at(x), add=True, wanted_only=False, name="output"
+        )
 
     def attention(
         self,
@@ -272,38 +287,40 @@ class Builder:
             of_queries, of_keys = (self._vector(name, shape.head) for name in (norms.query, norms.key))
             weights = of_queries, of_keys, norms.eps
         scale = 1.0 / math.sqrt(shape.head) if scale is None else scale
-        self.program.rope_and_cache(qkv.index, shape.heads, layer, rope, scale, weights)
-        out = self._activations(shape.heads * shape.head)
-        self.program.attention(qkv.index, shape.heads, layer, window, out.index)
+        self.program.rope_and_cache(self._at(qkv), shape.heads, layer, rope, scale, weights)
+        out = self._activations("attention", shape.heads * shape.head)
+        self.program.attention(self._at(qkv), shape.heads, layer, window, out.index)
         return out
 
     def gated(self, h: Activations, gate: str, up: str, *, gelu: bool = False) -> Activations:
         """silu(gate(h)) * up(h), or gelu by tanh in place of silu (Shazeer 2020, SwiGLU and GEGLU)."""
         gate_weight = self._matrix(gate, h.width)
         up_weight = self._matrix(up, h.width, rows=gate_weight.rows)
-        out = self._activations(gate_weight.rows)
-        self.program.gated(h.index, gate_weight, up_weight, gelu, out.index)
+        out = self._activations("gated", gate_weight.rows)
+        self.program.gated(self._at(h), gate_weight, up_weight, gelu, out.index)
         return out
 
     def fused_gated(self, h: Activations, gate_and_up: str) -> Activations:
         """silu(gate(h)) * up(h), the rows of both in one tensor: the gate's, then the others."""
         width = self.config.integer("feed_forward_length")
-        out = self._activations(width)
+        out = self._activations("gated", width)
         both = self._matrix(gate_and_up, h.width, rows=2 * width)
-        self.program.gated(h.index, both, both, False, out.index)
+        self.program.gated(self._at(h), both, both, False, out.index)
         return out
 
     def logits(self, h: Activations, matrix: str) -> None:
         """Logits of the wanted rows."""
         weight = self._matrix(matrix, h.width, rows=self.vocab_size)  # a token has a row in both
-        out = self._buffer(weight.rows)
+        out = self._buffer("logits", weight.rows)
         if self._slim.head_ids is not None:
             self.head = HeadGroups(self._slim.head_ids, weight.rows, self._slim.most_groups)
             self.head_group_bytes = self._filed_bytes(matrix) // weight.rows * GROUP
             self._gathered.add(matrix)
-            self.program.restricted_head(h.index, weight, out.index)
+            self.program.restricted_head(self._at(h), weight, out.index)
             return
-        self.program.linear(h.index, [(weight, None, 0)], out.index, add=False, wanted_only=True, name="head")
+        self.program.linear(
+            self._at(h), [(weight, None, 0)], out.index, add=False, wanted_only=True, name="head"
+        )
         self._gathered.discard(matrix)  # a tied embedding is read in full after all
         self.program.set_logits(out.index)
 
@@ -321,13 +338,30 @@ class Builder:
                 f"{len(unused)} tensor(s) of the file have no place in a {self.config.architecture} model",
             )
 
-    def _buffer(self, width: int) -> Buffer:
-        return Buffer(self.program.buffer(width), width)
+    def _buffer(self, kind: str, width: int) -> Buffer:
+        """Return the place for results of a kind of op, from now on another use of it."""
+        return Buffer(*self._place(Buffer, kind, width, self.program.buffer))
 
-    def _activations(self, width: int) -> Activations:
+    def _activations(self, kind: str, width: int) -> Activations:
         if width % _BLOCK:
             raise UnsupportedError(f"a width of {width} is not a multiple of {_BLOCK}")
-        return Activations(self.program.activations(width), width)
+        return Activations(*self._place(Activations, kind, width, self.program.activations))
+
+    def _place(
+        self, of: type[Buffer | Activations], kind: str, width: int, make: Callable[[int], int]
+    ) -> tuple[int, int, int]:
+        key = (of, kind, width)
+        if key not in self._places:
+            self._places[key] = make(width)
+        index = self._places[key]
+        self._uses[of, index] = use = self._uses.get((of, index), 0) + 1
+        return index, width, use
+
+    def _at(self, what: Buffer | Activations) -> int:
+        """Return the index of what an op is to read, which must not have been overwritten."""
+        if self._uses[type(what), what.index] != what.use:
+            raise ValueError("a result is read after another one of its kind was made")
+        return what.index
 
     def _packed_bytes(self, name: str) -> int:
         info = self._container.tensors[name]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pilotfish.engines.base import Chunk
+from pilotfish.engines.base import Chunk, Reserve
 from pilotfish.engines.native.builder import Builder
 from pilotfish.engines.native.config import Config
 from pilotfish.engines.native.container import Container, Value
@@ -166,6 +166,39 @@ class NativeEngine:
     @most_pages.setter
     def most_pages(self, most: int | None) -> None:
         self._tables.most = most
+
+    @property
+    def work_bytes(self) -> int:
+        """Bytes of what passes work on; it grows with the largest pass."""
+        return self.program(self._passes).work_bytes
+
+    @property
+    def reserved_tokens(self) -> int:
+        """Tokens whose memory in the KV cache is taken, used or not."""
+        return self._tables.reserved * PAGE
+
+    def reserve(self, reserve: Reserve) -> int:
+        """Take memory now, so that no pass within these bounds takes any.
+
+        Returns
+        -------
+            Bytes that passes and the KV cache have then.
+
+        Raises
+        ------
+        OutOfMemory
+            There is not enough.
+        """
+        with self._pass_runs:
+            program = self.program(self._passes)
+            try:
+                program.reserve(reserve.rows, reserve.wanted, self._context, self.threads)
+            except MemoryError:
+                raise OutOfMemory(
+                    f"no memory is left for passes over {reserve.rows} tokens", "end other programs"
+                ) from None
+            self._tables.reserve_pages(-(-reserve.tokens // PAGE))
+            return program.work_bytes + self.reserved_tokens * self.kv_bytes_per_token
 
     def open(self) -> int:
         """Return the handle of a new, empty sequence."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pilotfish.engines.base import Reserve
 from pilotfish.engines.native.families.decoder import attention_shape
 from pilotfish.engines.native.kernel_types import KERNEL_TYPES
 from pilotfish.engines.native.kv import PAGE
+from pilotfish.engines.native.threads import default_threads
 from pilotfish.kernels import _kernels
 
 if TYPE_CHECKING:
@@ -18,14 +20,18 @@ if TYPE_CHECKING:
 KV_NUMBER = 2
 """Bytes of one number in the KV cache."""
 
-READ_ROWS, DRAFT_ROWS = 128, 17
-"""Rows of a pass over a slice of a prompt, and of one that checks a long draft, with logits of each."""
+ONE_ANSWER = Reserve(rows=128, wanted=17, tokens=0)
+"""One answer at a time: rows of a pass over a slice of a prompt, and of one that checks a long draft."""
 
 _FLOATS = ("F32", "F16", "BF16")
 _QUANTIZED = 48 / 32
 """Bytes of a quantized activation: 32 share a scale and sums."""
 _PARTIALS = 32 << 20
 """Most bytes of attention's results that are kept by block of 256 keys."""
+_HEADER = 2
+"""Numbers before the result of a query's attention."""
+_QUERIES = 64
+"""Queries of a tile of attention."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +43,8 @@ class Footprint:
     weights
         Packed, and as slimmed.
     kv
-        The KV cache of one full sequence; it is taken page by page as the text grows.
+        The KV cache of one full sequence, or what is reserved if that is more; what is not reserved is taken
+        page by page as texts grow.
     work
         What passes work on.
     """
@@ -52,7 +59,14 @@ class Footprint:
         return self.weights + self.kv + self.work
 
 
-def footprint_of(container: Container, config: Config, context: int, slim: Slim | None = None) -> Footprint:
+def footprint_of(
+    container: Container,
+    config: Config,
+    context: int,
+    slim: Slim | None = None,
+    reserve: Reserve = ONE_ANSWER,
+    threads: int | None = None,
+) -> Footprint:
     """Return what a model will take.
 
     Parameters
@@ -63,6 +77,10 @@ def footprint_of(container: Container, config: Config, context: int, slim: Slim 
         Most tokens of its sequence.
     slim
         What will be left out, of a model that drafts.
+    reserve
+        Its largest passes, and the tokens that memory is taken for at the start.
+    threads
+        Of its passes; by default as many as it is loaded with.
 
     Raises
     ------
@@ -75,16 +93,21 @@ def footprint_of(container: Container, config: Config, context: int, slim: Slim 
     matrices = [info for info in container.tensors.values() if len(info.shape) == 2]
     queries, pair = shape.heads * shape.head, 2 * shape.kv_heads * shape.head
     number = _QUANTIZED + (4 if any(info.type in _FLOATS for info in matrices) else 0)
-    # Each layer has its own: queries, keys and values as floats; the inputs of its four steps.
-    layer = 4 * (queries + pair) + number * (2 * width + queries + wide)
-    rows = READ_ROWS * (shape.layers * layer + (4 + number) * width + 4 * queries)
+    # Layers share them: the residual stream and what is added to it, queries, keys and values, angles and
+    # results of attention as floats; what matrices read.
+    floats = 2 * width + queries + pair + 2 * shape.head + queries + _HEADER * shape.heads
+    rows = reserve.rows * (4 * floats + number * (width + queries + wide))
     blocks = -(-context // (4 * PAGE))
-    partials = min(_PARTIALS, 4 * DRAFT_ROWS * (queries + 16 * shape.heads) * blocks)
+    group = max(shape.heads // shape.kv_heads, 1)
+    tiles = (4 * (threads or default_threads()) - 1) // shape.kv_heads
+    shared = min(reserve.rows, tiles * max(_QUERIES // group, 1))
+    partials = min(_PARTIALS, 4 * shared * (queries + _HEADER * shape.heads) * blocks)
     table = container.tensors.get("token_embd.weight")
-    logits = 4 * DRAFT_ROWS * (table.shape[-1] if table is not None else 0)
+    logits = 4 * reserve.wanted * (table.shape[-1] if table is not None else 0)
+    kv_tokens = max(context, reserve.tokens)
     return Footprint(
         weights=sum(_packed(info, slim) for info in matrices),
-        kv=-(-context // PAGE) * PAGE * shape.layers * pair * KV_NUMBER,
+        kv=-(-kv_tokens // PAGE) * PAGE * shape.layers * pair * KV_NUMBER,
         work=int(rows) + partials + logits,
     )
 

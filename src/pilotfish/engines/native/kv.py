@@ -57,6 +57,31 @@ class PageTables:
         """Pages that some sequence holds."""
         return len(self._users) - len(self._free)
 
+    @property
+    def reserved(self) -> int:
+        """Pages whose memory is taken."""
+        return self._pages.reserved
+
+    def reserve_pages(self, count: int) -> None:
+        """Take the memory of so many pages in all now; of no more than there may be.
+
+        Raises
+        ------
+        OutOfMemory
+            There is none.
+        """
+        count = count if self.most is None else min(count, self.most)
+        what, hint = (
+            f"a KV cache of {count * PAGE} tokens",
+            "end other programs, or let a server make fewer answers at once",
+        )
+        more = max(count - self._pages.reserved, 0)
+        try:
+            memory.check_room(what, more * self._pages.page_bytes, memory.free_bytes(), hint)
+            self._pages.reserve(count)
+        except MemoryError:
+            raise OutOfMemory(f"{what} failed: the system has no memory for it", hint) from None
+
     def open(self) -> int:
         """Return the handle of a new, empty sequence."""
         return self._add(Cached())
