@@ -30,6 +30,9 @@ EXPLORE = 0.006
 SAVED = 4.0
 """Passes over one row that can be saved up for it."""
 
+EARNED, MOST_EARNED = 0.05, 8.0
+"""Share of the time saved that may be lost on it too, and passes over one row that this can add up to."""
+
 PACE_MEMORY = 0.9
 """Weight that a step loses with each later one in the rate achieved: about the last ten count."""
 
@@ -186,6 +189,7 @@ class ByGain:
         self.curious = 0
         self.purse = 0.0
         self.since_plain = 0
+        self._earned = 0.0
         self._paces: dict[int, Pace] = {}
         self._stepped: list[tuple[int, int]] = []
         self._rate = 0.0
@@ -226,11 +230,21 @@ class ByGain:
             if (pace := self._paces.get(key)) is not None:
                 pace.tokens = pace.tokens * PACE_MEMORY + tokens
                 pace.seconds = pace.seconds * PACE_MEMORY + spent
+        tokens = sum(tokens for _, tokens in self._stepped)
+        if tokens > len(self._stepped):
+            plain = costs.pass_s(len(self._stepped), step.context / step.rows * len(self._stepped))
+            saved = plain * tokens / len(self._stepped) - step.pass_s - step.draft_s
+            self._earned += EARNED * max(0.0, saved)
         self.purse = min(self.purse + EXPLORE * (step.pass_s + step.draft_s), SAVED * one)
         if self.trial is not None and self._rate > 0:
             key, seconds = self.trial
             self.purse -= seconds - sum(n - 1 for k, n in self._stepped if k == key) / self._rate
         self.since_plain = 0 if step.rows == len(self._stepped) else self.since_plain + 1
+
+    def earned(self, before: float) -> float:
+        """Return the seconds that may be ventured, `before` and since then, when drafts have saved more."""
+        earned, self._earned = before + self._earned, 0.0
+        return min(earned, MOST_EARNED * self.costs.pass_s(1))
 
     def why(self, sequence: View) -> str | None:
         """Return the reason of the last step, None if something was drafted."""

@@ -32,7 +32,7 @@ def plan(behind: int, found: float = 0.0, *, begun: bool) -> Plan:
     view.tokens.append(1)
     draft = Draft((2,) * 8, (found,) * 8, ("lookup",) * 8) if found else NO_DRAFT
     survival = list(itertools.accumulate(draft.confidence, operator.mul))
-    return Plan(view, 16, 1000, draft, survival, [Reading(behind, 0.9, 0.9, WHOLE, begun)])
+    return Plan(view, 16, 1000, draft, survival, [Reading(behind, WHOLE, 0.9, 0.9, begun=begun)])
 
 
 def test_a_text_that_is_being_read_keeps_its_turn_while_what_was_looked_up_is_sent() -> None:

@@ -67,7 +67,10 @@ class AutoDrafter:
         """Return one draft of at most `limits[i]` tokens for each; the model drafts for several at once."""
         plans = self._plans(sequences, limits)
         paced = len(plans) > 1 or any(plan.view.awaited() for plan in plans)
-        rate = self._chooser.choose(plans, paced=paced)
+        beliefs = self._beliefs
+        beliefs.earned = self.control.earned(beliefs.earned)
+        rate = self._chooser.choose(plans, paced=paced, fund=beliefs.earned)
+        beliefs.earned -= sum(plan.venture for plan in plans if plan.asks)
         drafts = [_cut(plan.draft, plan.take) for plan in plans]
         survivals = [plan.survival[: plan.take] for plan in plans]
         for i, draft in self._modelled(plans, rate).items():
@@ -119,14 +122,20 @@ class AutoDrafter:
 
     def _readings(self, view: View, model: ModelDrafter) -> list[Reading]:
         """Return the ways to ask the model, the one that reads least first."""
-        certainty = self.control.certainty(view)
+        certainty, beliefs = self.control.certainty(view), self._beliefs
         readings: list[Reading] = []
+        known = 0.0, 0.0
         for level, behind in model.ways(view):
-            if not readings:
-                expected = known = self._beliefs.expected(view, certainty, level)
+            reading = Reading(behind, level, begun=model.is_reading(view))
+            if readings:
+                reading.first, reading.later = beliefs.hoped(view, certainty, level, known)
             else:
-                expected = self._beliefs.hoped(view, certainty, level, known)
-            readings.append(Reading(behind, *expected, level, model.is_reading(view)))
+                known = beliefs.expected(view, certainty, level)
+                reading.first, reading.later = known
+                reading.usual = beliefs.usual_of(view, certainty, level)
+                text = beliefs.texts[view.key]
+                reading.useful = 0.0 if text.right else text.useful
+            readings.append(reading)
         return readings
 
     def _modelled(self, plans: list[Plan], rate: float) -> dict[int, Draft]:

@@ -33,6 +33,12 @@ LUCK = 4.0
 UNPROVEN = 3.0
 """Wrong guesses on a text of which none was right that halve what the model is usually worth."""
 
+USELESS = 0.1
+"""Share of texts on which the model is assumed to be of no use."""
+
+CHANCE = 0.05
+"""Share of its guesses that are right there all the same."""
+
 SURE_PRIOR = 0.25
 """Weight of the assumption that a model is sure of its guesses on a text."""
 
@@ -70,6 +76,8 @@ class Text:
         Success of the model's first guesses, and of later ones behind right ones.
     certainty, sure
         The target's certainty where the model guessed, and the model's own.
+    useful
+        Probability that the model is of use here.
     right, wrong
         The model's guesses that came true here, and those that did not.
     length
@@ -83,6 +91,7 @@ class Text:
     later: Average = field(default_factory=lambda: Average(GUESS_MEMORY, 2.0))
     certainty: Average = field(default_factory=lambda: Average(GUESS_MEMORY, 0.01))
     sure: Average = field(default_factory=lambda: Average(GUESS_MEMORY, SURE_PRIOR))
+    useful: float = 1 - USELESS
     right: int = 0
     wrong: int = 0
     length: int = 0
@@ -104,7 +113,7 @@ class Text:
         self.model, self.both = Local(self.model.calibration), Local(self.both.calibration)
         self.first, self.later = Average(GUESS_MEMORY, 2.0), Average(GUESS_MEMORY, 2.0)
         self.certainty, self.sure = Average(GUESS_MEMORY, 0.01), Average(GUESS_MEMORY, SURE_PRIOR)
-        self.right = self.wrong = 0
+        self.useful, self.right, self.wrong = 1 - USELESS, 0, 0
 
 
 class Usual:
@@ -167,9 +176,12 @@ class Beliefs:
         What is known of each sequence, by its key.
     usual
         What the model usually achieves, by how much of the text it knows (level).
+    earned
+        Seconds that drafts have saved and that may be ventured on finding out what the model is worth.
     """
 
     def __init__(self) -> None:
+        self.earned = 0.0
         self._calibrations = [Calibration() for _ in range(3)]
         self.usual = [Usual(trust) for trust in TRUST]
         self.texts: dict[int, Text] = {}
@@ -272,6 +284,9 @@ class Beliefs:
                     break
                 right = tokens[claim.position + i] == token
                 if claim.level is not None:
+                    usual = self.usual_of(view, claim.certainty, claim.level)[i > 0]
+                    usual = max(usual, record.calibration.right(confidence, i))
+                    text.useful = _useful(text.useful, usual, right=right)
                     self.usual[claim.level].learn(i, claim.certainty, right=right)
                     _learn_model(text, claim, i, record.right(confidence, i), right=right)
                 record.learn(confidence, i, right=right)
@@ -289,3 +304,9 @@ def _learn_model(text: Text, claim: _Claim, place: int, expected: float, *, righ
         text.sure.add(claim.draft.confidence[0])
         if claim.certainty is not None:
             text.certainty.add(claim.certainty)
+
+
+def _useful(before: float, usual: float, *, right: bool) -> float:
+    """Return by Bayes' rule how likely the model is of use, after a guess that usually is right so often."""
+    good, bad = (usual, CHANCE) if right else (1 - usual, 1 - CHANCE)
+    return before * good / (before * good + (1 - before) * bad)

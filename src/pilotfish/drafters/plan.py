@@ -41,7 +41,7 @@ LOOKS = 4
 """Steps between looks at the target's certainty."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Reading:
     """One way to ask the draft model.
 
@@ -49,18 +49,24 @@ class Reading:
     ----------
     behind
         Tokens that it would read before its first guess.
-    first, later
-        Expected probabilities that its first guess is right, and each later one.
     level
         How much of the text it knows then; see `pilotfish.drafters.model.REACHES`.
+    first, later
+        Expected probabilities that its first guess is right, and each later one.
+    usual
+        The same on other texts.
+    useful
+        Probability that this text is like these, while that is not known; 0 if there is nothing to find out.
     begun
         Whether it has begun to read, in earlier steps.
     """
 
     behind: int
-    first: float
-    later: float
     level: int
+    first: float = 0.0
+    later: float = 0.0
+    usual: tuple[float, float] = (0.0, 0.0)
+    useful: float = 0.0
     begun: bool = False
 
 
@@ -92,6 +98,8 @@ class Plan:
         Expected of the choice: tokens, and seconds beyond plain decoding.
     missed
         Seconds that are expected to be lost by not asking the model yet, by `Reading.level`.
+    venture
+        Seconds that asking the model loses if it is of no use, where that is asked to find out.
     marginal
         Rows of a pass, and seconds that 1, 2 and more rows of this sequence cost beside them.
     """
@@ -111,6 +119,7 @@ class Plan:
     tokens: float = 1.0
     seconds: float = 0.0
     missed: dict[int, float] = field(default_factory=dict)
+    venture: float = 0.0
     marginal: tuple[int, list[float]] = (0, [])
 
     @property
@@ -137,17 +146,19 @@ class Chooser:
         self._paced = False
         self._room = 0  # tokens that the model may still read in this step
         self._turn = False  # whether someone has a long text read
+        self._fund = 0.0
 
-    def choose(self, plans: list[Plan], *, paced: bool = False) -> float:
+    def choose(self, plans: list[Plan], *, paced: bool = False, fund: float = 0.0) -> float:
         """Choose for each sequence, and return the rate that it was decided by.
 
-        If it is `paced`, the model reads one slice at most in this step.
+        If it is `paced`, the model reads one slice at most in this step. A `fund` of seconds may be ventured
+        on asking the model where it is not expected to pay, but promises more if it is of use after all.
 
         First the best ratio of tokens to seconds that is to be had now, by Dinkelbach's iteration (1967, "On
         nonlinear fractional programming"): the rate is set to what the best option yields until they agree.
         Then the choice by the rate of the last steps, but not a higher one: better steps are over.
         """
-        self._paced = paced
+        self._paced, self._fund = paced, fund
         control, costs = self.control, self.control.costs
         views, context = [plan.view for plan in plans], sum(len(plan.view.tokens) for plan in plans)
         start = costs.pass_s(len(plans), context)
@@ -233,7 +244,7 @@ class Chooser:
             plan.marginal = rows, more
         marginal = plan.marginal[1]
         plan.take, plan.asks, plan.gain, plan.tokens, plan.seconds = 0, None, MARGIN, 1.0, 0.0
-        plan.idle_gain, plan.missed = -math.inf, {}
+        plan.idle_gain, plan.missed, plan.venture = -math.inf, {}, 0.0
         tokens = 1.0
         for k, (survival, cost) in enumerate(zip(plan.survival, marginal, strict=False), start=1):
             tokens += survival
@@ -275,40 +286,49 @@ class Chooser:
         """Ask the model if that is expected to gain more; return the rows of the choice, so far `added`."""
         one = self.control.costs.draft_s(drafting, len(plan.view.tokens)) / drafting
         hints = self._hints(plan, reading)
-        drafted, reading_s = self._entry(plan, reading, hints, drafting)
+        entry, reading_s = self._entry(plan, reading, hints, drafting)
         agreed = sum(plan.survival[:hints])
         left = self.control.left(plan.view, plan.left)
         if self._paced:
             left -= (reading.behind - 1) // READ_SLICE  # as many steps bring no draft of it
-        tokens, survival, best, rows = 1.0, reading.first, None, added
         # What was looked up is sent while the model only reads: there is nothing to choose between.
         beside = self._paced and reading.begun and reading.behind > READ_SLICE
-        most = MARGIN if beside else plan.gain
-        for k, cost in enumerate(marginal, start=1):
-            drafted += one if k > 1 + agreed else 0.0
-            tokens += survival
-            gain = tokens - 1 - rate * (cost + drafted)
+        most, best, rows = MARGIN if beside else plan.gain, None, added
+        for k, tokens, cost in _lengths(reading.first, reading.later, marginal, entry, one, agreed):
+            gain = tokens - 1 - rate * cost
             if k == 1 and reading is plan.readings[0]:
                 plan.idle_gain = gain - rate * reading_s
             # What is read now serves the steps to come.
             uses = max(1.0, STAYS * left / tokens)
             gain -= rate * reading_s / uses
             if gain > most:
-                most, rows, best = gain, k, (tokens, cost + drafted)
+                most, rows, best = gain, k, (tokens, cost)
                 missed = (gain - plan.gain) / rate + reading_s / uses
             elif gain < most - 1:
                 break
-            survival *= reading.later
-        if best is None:
+        loss = marginal[0] + entry + reading_s if marginal else math.inf
+        venture = best is None and reading.useful > 0 and loss <= self._fund
+        if venture:
+            lengths = _lengths(*reading.usual, marginal, entry, one, agreed)
+            promise = reading.useful * _promise(lengths, rate, plan.gain, STAYS * left)
+            if promise > rate * loss:
+                most, rows, best, missed = plan.gain, 1, (1 + reading.first, loss - reading_s), promise / rate
+        if best is None or self._waits(plan, reading, reading_s, missed):
             return added
-        if reading.behind > READY and not reading.begun:
-            patience = self.patience if reading is plan.readings[0] else LONG_PATIENCE
-            if self.control.pace(plan.view).missed.get(reading.level, 0.0) < patience * reading_s:
-                plan.missed[reading.level] = missed
-                return added
+        plan.venture = loss if venture else 0.0
         plan.asks, plan.hints, plan.gain = reading, hints, most
         plan.tokens, plan.seconds = best
         return rows
+
+    def _waits(self, plan: Plan, reading: Reading, reading_s: float, missed: float) -> bool:
+        """Whether it is too early to read: then it is noted what that misses, in seconds."""
+        if reading.behind <= READY or reading.begun:
+            return False
+        patience = self.patience if reading is plan.readings[0] else LONG_PATIENCE
+        if self.control.pace(plan.view).missed.get(reading.level, 0.0) >= patience * reading_s:
+            return False
+        plan.missed[reading.level] = missed
+        return True
 
     def _wait(self, plan: Plan) -> None:
         """Count what is missed by waiting: only for who reads least of those that would be asked."""
@@ -403,6 +423,41 @@ def share_rows(
     for _, _, i in itertools.islice(wanted, best):
         taken[i] += 1
     return taken
+
+
+def _lengths(
+    first: float,
+    later: float,
+    marginal: collections.abc.Sequence[float],
+    entry: float,
+    one: float,
+    agreed: float,
+) -> collections.abc.Iterator[tuple[int, float, float]]:
+    """Go through the lengths of a draft of the model: with each, expected tokens and seconds beyond plain.
+
+    The first of the model's passes takes `entry` seconds, each later one `one`; `agreed` guesses more are
+    expected of the first one.
+    """
+    tokens, survival, drafting = 1.0, first, entry
+    for k, cost in enumerate(marginal, start=1):
+        drafting += one if k > 1 + agreed else 0.0
+        tokens += survival
+        yield k, tokens, cost + drafting
+        survival *= later
+
+
+def _promise(
+    lengths: collections.abc.Iterable[tuple[int, float, float]], rate: float, other: float, left: float
+) -> float:
+    """Return what the best of these lengths gains over `other` in each step, until `left` tokens are out."""
+    best = promise = 0.0
+    for _, tokens, seconds in lengths:
+        gain = tokens - 1 - rate * seconds - other
+        if gain > best:
+            best, promise = gain, gain * left / tokens
+        elif gain < best - 1:
+            break
+    return promise
 
 
 def _leave_off(plans: list[Plan]) -> None:
