@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 
 import pytest
@@ -231,7 +232,8 @@ def test_in_a_batch_a_long_text_is_read_in_slices_without_a_break_and_drafted_fo
     assert max(evaluated) <= READ_SLICE + 2 * (READY + LONGEST)
     reading = [i for i, count in enumerate(evaluated) if count >= READ_SLICE]
     assert len(reading) > size // READ_SLICE
-    assert reading == list(range(reading[0], reading[-1] + 1))
+    breaks = [after for before, after in itertools.pairwise(reading) if after > before + 1]
+    assert len(breaks) <= 1  # before the second text
     assert statistics.mean(step.tokens for step in first.steps[reading[-1] + 2 :]) >= 1.5
 
 
