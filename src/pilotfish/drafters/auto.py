@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from pilotfish.drafters.model import ModelDrafter
 
 
+PAUSE = 2
+"""Tokens for each wrong guess of the model on a text, before it is asked to find out if it is of use."""
+
 UNTRIED = 2
 """Most tokens looked up that are sent while no guess of that kind was ever right."""
 
@@ -134,7 +137,8 @@ class AutoDrafter:
                 reading.first, reading.later = known
                 reading.usual = beliefs.usual_of(view, certainty, level)
                 text = beliefs.texts[view.key]
-                reading.useful = 0.0 if text.right else text.useful
+                paused = len(view.tokens) - text.guessed > PAUSE * text.wrong
+                reading.useful = text.useful if paused and not text.right else 0.0
             readings.append(reading)
         return readings
 

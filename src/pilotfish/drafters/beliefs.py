@@ -80,6 +80,8 @@ class Text:
         Probability that the model is of use here.
     right, wrong
         The model's guesses that came true here, and those that did not.
+    guessed
+        Position of the model's last guess that was compared.
     length
         Tokens when drafts were last made.
     """
@@ -94,6 +96,7 @@ class Text:
     useful: float = 1 - USELESS
     right: int = 0
     wrong: int = 0
+    guessed: int = 0
     length: int = 0
     claims: list[_Claim] = field(default_factory=list)
 
@@ -298,6 +301,7 @@ class Beliefs:
 def _learn_model(text: Text, claim: _Claim, place: int, expected: float, *, right: bool) -> None:
     text.right += right
     text.wrong += not right
+    text.guessed = claim.position + place
     # Confidence says something of the next guess that luck does not, unless it is not to be trusted.
     (text.later if place else text.first).add((expected + LUCK * right) / (1 + LUCK))
     if not place:
