@@ -30,7 +30,7 @@ EXPLORE = 0.006
 SAVED = 4.0
 """Passes over one row that can be saved up for it."""
 
-EARNED, MOST_EARNED = 0.05, 8.0
+EARNED, MOST_EARNED = 0.1, 8.0
 """Share of the time saved that may be lost on it too, and passes over one row that this can add up to."""
 
 PACE_MEMORY = 0.9
@@ -230,11 +230,10 @@ class ByGain:
             if (pace := self._paces.get(key)) is not None:
                 pace.tokens = pace.tokens * PACE_MEMORY + tokens
                 pace.seconds = pace.seconds * PACE_MEMORY + spent
-        tokens = sum(tokens for _, tokens in self._stepped)
-        if tokens > len(self._stepped):
+        if step.rows > len(self._stepped) or self.draft_passes:
             plain = costs.pass_s(len(self._stepped), step.context / step.rows * len(self._stepped))
-            saved = plain * tokens / len(self._stepped) - step.pass_s - step.draft_s
-            self._earned += EARNED * max(0.0, saved)
+            tokens = sum(tokens for _, tokens in self._stepped)
+            self._earned += EARNED * (plain * tokens / len(self._stepped) - step.pass_s - step.draft_s)
         self.purse = min(self.purse + EXPLORE * (step.pass_s + step.draft_s), SAVED * one)
         if self.trial is not None and self._rate > 0:
             key, seconds = self.trial
@@ -242,9 +241,9 @@ class ByGain:
         self.since_plain = 0 if step.rows == len(self._stepped) else self.since_plain + 1
 
     def earned(self, before: float) -> float:
-        """Return the seconds that may be ventured, `before` and since then, when drafts have saved more."""
+        """Return the seconds that may be ventured: `before`, and a share of what was saved since then."""
         earned, self._earned = before + self._earned, 0.0
-        return min(earned, MOST_EARNED * self.costs.pass_s(1))
+        return min(max(0.0, earned), MOST_EARNED * self.costs.pass_s(1))
 
     def why(self, sequence: View) -> str | None:
         """Return the reason of the last step, None if something was drafted."""

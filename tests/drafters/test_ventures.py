@@ -56,19 +56,46 @@ def test_it_is_not_asked_where_it_hardly_can_be_of_use_or_would_not_pay_if_it_we
     assert not asks(fund=10.0, useful=0.9, usual=0.2).asks
 
 
+def test_sequences_of_a_batch_share_the_fund() -> None:
+    def ventures(fund: float) -> list[float]:
+        readings = [Reading(2, WHOLE, 0.05, 0.05, (0.8, 0.8), 0.5) for _ in range(3)]
+        plans = [Plan(sequence(), 8, 150, NO_DRAFT, [], [reading]) for reading in readings]
+        Chooser(ByGain(known()), patience=0.0).choose(plans, fund=fund)
+        return [plan.venture for plan in plans if plan.asks]
+
+    alone = asks(fund=1.0, useful=0.5).venture
+    assert len(ventures(1.0)) == 3
+    assert len(ventures(alone)) < 3
+    assert sum(ventures(alone)) <= alone
+
+
+def test_what_was_looked_up_and_is_given_up_counts_as_a_loss() -> None:
+    """The usual model would do better; but it is the likely gain of these guesses that is at stake too."""
+    draft = Draft((5, 6), (0.5, 0.5), ("suffix",) * 2)
+    plan = Plan(sequence(), 8, 150, draft, [0.5, 0.25], [Reading(2, WHOLE, 0.05, 0.05, (0.95, 0.95), 0.5)])
+    Chooser(ByGain(known()), patience=0.0).choose([plan], fund=1.0)
+    assert plan.asks
+    assert plan.venture > asks(fund=1.0, useful=0.5).venture + 0.2 * PASS_S
+
+
 def test_nothing_is_ventured_where_it_is_expected_to_pay_anyway() -> None:
     expected = asks(fund=10.0, useful=0.9, first=0.8)
     assert expected.asks
     assert expected.venture == 0
 
 
-@pytest.mark.parametrize(("tokens", "saved"), [(1, 0.0), (3, 1.5), (2, 0.5)])
-def test_a_twentieth_of_what_drafts_save_is_earned(tokens: int, saved: float) -> None:
-    """A step of 1.5 passes in all: three tokens save as many."""
+@pytest.mark.parametrize(
+    ("tokens", "saved"), [((1,), 0.0), ((3,), 1.5), ((1, 3), 1.0), ((3, 1, 1, 1, 1), 0.0)]
+)
+def test_a_tenth_of_what_drafts_save_is_earned_of_the_good_and_the_bad_together(
+    tokens: tuple[int, ...], saved: float
+) -> None:
+    """Steps of 1.5 passes each: three tokens save as many, one loses half of a pass."""
     control, s = ByGain(known()), sequence()
-    control.limits([s])
-    control.observe(s, NO_DRAFT, tokens - 1, lambda: 0.5)
-    control.timed(Step(4, 0, 0.5 * PASS_S, PASS_S))
+    for count in tokens:
+        control.limits([s])
+        control.observe(s, NO_DRAFT, count - 1, lambda: 0.5)
+        control.timed(Step(4, 0, 0.5 * PASS_S, PASS_S))
     assert control.earned(0.0) == pytest.approx(EARNED * saved * PASS_S, rel=0.05, abs=1e-9)
     assert control.earned(0.0) == 0
     assert control.earned(100.0) == pytest.approx(MOST_EARNED * PASS_S, rel=0.05)
@@ -113,9 +140,10 @@ def test_a_bad_start_does_not_keep_the_model_away_where_drafts_have_helped_befor
 
 
 def test_a_model_that_is_of_no_use_costs_no_more_than_was_earned_beside_the_two_percent() -> None:
+    """Though it is good on other texts, and unsure of its guesses on this one."""
     machine, costs, beliefs = Machine(cost(AVX2), cost(AVX2, 0.015)), Costs(0.4), Beliefs()
-    machine.answers([Text(lambda _: 0.9, lambda _: 0.9)], 150, "model", costs=costs, beliefs=beliefs)
-    wrong = Text(lambda _: 0.0, lambda _: 0.9, id=1)
+    machine.answers([Text(lambda _: 0.7, lambda _: 0.7)], 150, "model", costs=costs, beliefs=beliefs)
+    wrong = Text(lambda _: 0.0, lambda _: 0.3, id=1)
     plain, earned = machine.answer(wrong, 200, "off").seconds, beliefs.earned
     [answer] = machine.answers([wrong], 200, "model", costs=costs, beliefs=beliefs)
     assert answer.seconds <= plain * 1.02 + earned

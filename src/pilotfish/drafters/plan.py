@@ -146,7 +146,7 @@ class Chooser:
         self._paced = False
         self._room = 0  # tokens that the model may still read in this step
         self._turn = False  # whether someone has a long text read
-        self._fund = 0.0
+        self._fund = self._left = 0.0  # seconds that may be ventured in this step, and what is left of them
 
     def choose(self, plans: list[Plan], *, paced: bool = False, fund: float = 0.0) -> float:
         """Choose for each sequence, and return the rate that it was decided by.
@@ -226,9 +226,10 @@ class Chooser:
         """Choose for each, the most promising first; who shares passes of the model shares their cost."""
         drafting = max(1, sum(bool(plan.readings) for plan in plans))
         while True:
-            rows, self._room, self._turn = len(plans), READ_SLICE, False
+            rows, self._room, self._turn, self._left = len(plans), READ_SLICE, False, self._fund
             for plan in sorted(plans, key=lambda plan: plan.turn):
                 rows += self._choose_one(plan, rate, rows, context, drafting)
+                self._left -= plan.venture
             asking = sum(plan.asks is not None for plan in plans)
             if not asking or asking >= drafting:
                 return
@@ -306,19 +307,26 @@ class Chooser:
                 missed = (gain - plan.gain) / rate + reading_s / uses
             elif gain < most - 1:
                 break
-        loss = marginal[0] + entry + reading_s if marginal else math.inf
-        venture = best is None and reading.useful > 0 and loss <= self._fund
+        loss = self._loss(plan, rate, marginal, entry + reading_s)
+        venture = best is None and reading.useful > 0 and loss <= self._left
         if venture:
             lengths = _lengths(*reading.usual, marginal, entry, one, agreed)
             promise = reading.useful * _promise(lengths, rate, plan.gain, STAYS * left)
             if promise > rate * loss:
-                most, rows, best, missed = plan.gain, 1, (1 + reading.first, loss - reading_s), promise / rate
-        if best is None or self._waits(plan, reading, reading_s, missed):
+                most, rows, best = plan.gain, 1, (1 + reading.first, marginal[0] + entry)
+        if best is None or (not venture and self._waits(plan, reading, reading_s, missed)):
             return added
         plan.venture = loss if venture else 0.0
         plan.asks, plan.hints, plan.gain = reading, hints, most
         plan.tokens, plan.seconds = best
         return rows
+
+    @staticmethod
+    def _loss(plan: Plan, rate: float, marginal: collections.abc.Sequence[float], drafting_s: float) -> float:
+        """Return the seconds that asking the model loses if it is wrong, what was looked up included."""
+        if not marginal:
+            return math.inf
+        return marginal[0] + drafting_s + (plan.gain / rate if plan.take else 0.0)
 
     def _waits(self, plan: Plan, reading: Reading, reading_s: float, missed: float) -> bool:
         """Whether it is too early to read: then it is noted what that misses, in seconds."""
