@@ -103,10 +103,28 @@ def test_what_a_server_will_reserve_counts_and_the_hint_is_to_let_fewer_run(
     monkeypatch.setattr("pilotfish.memory.free_bytes", lambda: memory_bytes(plans[0]))
     with pytest.raises(OutOfMemory) as refused:
         load_models(path, wishes, reserves=many)
-    assert refused.value.hint.startswith("let fewer answers be made at once (--running), take a smaller")
+    assert refused.value.hint.startswith("let fewer answers be made at once (--running) and hold a shorter")
     assert fake.loaded == ()
     load_models(path, wishes, reserves=few)
     load_models(path, wishes)
+
+
+def test_a_server_of_few_is_told_the_context_that_fits(
+    tmp_path: Path, fake: type[FakeNative], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as that is more than is reserved: fewer answers would not help."""
+    path = write_header(tmp_path)
+    few = reserves(1)
+    plan = Plan.make(hub.resolve(path), 4096, reserve=few[0])
+    plan.file.close()
+    monkeypatch.setattr("pilotfish.memory.free_bytes", lambda: memory_bytes(plan))
+    with pytest.raises(OutOfMemory) as refused:
+        load_models(path, [Wish()], 8192, reserves=few)
+    assert fake.loaded == ()
+    words = refused.value.hint.removeprefix("a context of ").split()
+    assert few[0].tokens <= int(words[0]) < 8192
+    assert words[1].startswith("fits")
+    load_models(path, [Wish()], int(words[0]), reserves=few)
 
 
 def need_of(path: str, context: int | None = None) -> int:

@@ -66,10 +66,17 @@ class Plan:
     longest: int
     footprint: Footprint
     reserve: Reserve = ONE_ANSWER
+    threads: int | None = None
 
     @classmethod
     def make(
-        cls, ref: hub.ModelRef, context: int | None, *, shorter: bool = False, reserve: Reserve = ONE_ANSWER
+        cls,
+        ref: hub.ModelRef,
+        context: int | None,
+        *,
+        shorter: bool = False,
+        reserve: Reserve = ONE_ANSWER,
+        threads: int | None = None,
     ) -> Plan:
         """Read the header of a file; `shorter` takes what the model can hold of the context.
 
@@ -82,14 +89,21 @@ class Plan:
         """
         file = Container.open(ref.path)
         try:
-            return cls._fitting(ref, file, context, reserve, shorter=shorter)
+            return cls._fitting(ref, file, context, reserve, threads, shorter=shorter)
         except BaseException:
             file.close()
             raise
 
     @classmethod
     def _fitting(
-        cls, ref: hub.ModelRef, file: Container, context: int | None, reserve: Reserve, *, shorter: bool
+        cls,
+        ref: hub.ModelRef,
+        file: Container,
+        context: int | None,
+        reserve: Reserve,
+        threads: int | None,
+        *,
+        shorter: bool,
     ) -> Plan:
         config = Config(file.metadata)
         family_named(config.architecture)  # said before a key of the family is missed
@@ -102,8 +116,8 @@ class Plan:
                 f"{ref.name} can hold from 1 to {longest} tokens of prompt and answer",
             )
         tokens = min(longest, native.DEFAULT_CONTEXT) if context is None else context
-        footprint = footprint_of(file, config, tokens, reserve=reserve)
-        return cls(ref, file, tokens, longest, footprint, reserve)
+        footprint = footprint_of(file, config, tokens, reserve=reserve, threads=threads)
+        return cls(ref, file, tokens, longest, footprint, reserve, threads)
 
     @property
     def metadata(self) -> Mapping[str, Value]:
@@ -112,13 +126,13 @@ class Plan:
 
     def reserving(self, reserve: Reserve) -> Plan:
         """Return the plan of the same model with another reserve; it is not slimmed."""
-        footprint = footprint_of(self.file, Config(self.metadata), self.context, reserve=reserve)
-        return dataclasses.replace(self, footprint=footprint, reserve=reserve)
+        plan = dataclasses.replace(self, reserve=reserve)
+        return plan.slimmed(None)
 
     def slimmed(self, slim: Slim | None) -> Plan:
         """Return the plan of the same model, slimmed."""
         config = Config(self.metadata)
-        footprint = footprint_of(self.file, config, self.context, slim, self.reserve)
+        footprint = footprint_of(self.file, config, self.context, slim, self.reserve, self.threads)
         return dataclasses.replace(self, footprint=footprint)
 
 
@@ -151,14 +165,17 @@ def load_models(
             raise UsageError("draft_corpus is given, but draft is off", "leave one of the two out")
     for_target, for_draft = reserves or (ONE_ANSWER, ONE_ANSWER)
     with contextlib.ExitStack() as files:
-        target = Plan.make(hub.resolve(model, offline=offline), context, reserve=for_target)
+        ref = hub.resolve(model, offline=offline)
+        target = Plan.make(ref, context, reserve=for_target, threads=threads)
         files.callback(target.file.close)
         refs = [_draft_of(target.ref, wish, offline=offline, notice=notice) for wish in wishes]
         others = {ref.path.resolve(): ref for ref in refs if ref is not None}
         others.pop(target.ref.path.resolve(), None)  # a target that drafts for itself is loaded once
         drafts: dict[Path, Plan] = {}
         for path, ref in others.items():
-            drafts[path] = Plan.make(ref, target.context, shorter=True, reserve=for_draft)
+            drafts[path] = Plan.make(
+                ref, target.context, shorter=True, reserve=for_draft, threads=threads
+            )
             files.callback(drafts[path].file.close)
         loaded = _load_all(target, drafts, threads, notice, progress, slim=draft_slim == AUTO)
         text = loaded[target.ref.path.resolve()]
@@ -230,8 +247,8 @@ def check_memory(target: Plan, *drafts: Plan) -> None:
     left = 0 if free is None else max(free - need + kv, 0)
     shorter = int(target.context * left / kv) // CONTEXT_STEP * CONTEXT_STEP
     fits = f"a context of {shorter} fits; or " if shorter else ""
-    if target.reserve != ONE_ANSWER:  # what is reserved does not depend on the context
-        fits = "let fewer answers be made at once (--running), "
+    if target.reserve != ONE_ANSWER and shorter < target.reserve.tokens:  # so much is reserved anyway
+        fits = "let fewer answers be made at once (--running) and hold a shorter --context, or "
     memory.check_room(what, need, free, fits + memory.ADVICE)
 
 

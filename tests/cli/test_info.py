@@ -84,6 +84,7 @@ def test_info_as_json_is_one_line(tmp_path: Path) -> None:
     facts = report["info"]
     assert facts["kv_bytes"] == 128 * 128
     assert facts["memory_bytes"] > facts["weights_bytes"] + facts["kv_bytes"] + facts["work_bytes"]
+    assert facts["server_memory_bytes"] > facts["memory_bytes"]
     assert (facts["family"], facts["context"], facts["context_max"]) == ("llama", 100, 20_000)
 
 

@@ -118,6 +118,20 @@ def test_pages_that_are_reserved_are_used_without_a_look_at_free_memory(
     assert looks == [None]
 
 
+def test_a_reserve_that_ends_inside_a_slab_is_refused_where_the_slab_does_not_fit(
+    engine: NativeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Since the rest of it is used without a look: 40 pages are two slabs of 32."""
+    pages = 64 * PAGE * engine.kv_bytes_per_token
+    monkeypatch.setattr("pilotfish.memory.free_bytes", lambda: pages - 1)
+    with pytest.raises(OutOfMemory):
+        engine.reserve(Reserve(rows=8, wanted=2, tokens=40 * PAGE))
+    assert engine.reserved_tokens == 0
+    monkeypatch.setattr("pilotfish.memory.free_bytes", lambda: pages)
+    engine.reserve(Reserve(rows=8, wanted=2, tokens=40 * PAGE))
+    assert engine.reserved_tokens == 40 * PAGE
+
+
 def test_what_is_reserved_changes_no_bit(path: Path) -> None:
     """Nor does a reserve between two passes, whose rows stay readable."""
     plain, reserved = (NativeEngine.load(path, threads=2) for _ in range(2))

@@ -321,9 +321,9 @@ class SpeedBench:
     count as every mode's. After it they take turns; see `pilotfish.bench.side_by_side`.
 
     Each answer starts with a drafter and a control made for it, which know nothing of other texts. What a
-    mode believes of guesses in general, counts by confidence and position, it has from the prompts before in
-    the same repeat, as a process has that answers one after another; each repeat starts without. So a prompt
-    is never met again by anything that has learned from it.
+    mode believes of guesses in general, counts by confidence and position, and the seconds that it may
+    venture it has from the prompts before in the same repeat, as a process has that answers one after
+    another; each repeat starts without. So a prompt is never met again by anything that has learned from it.
 
     Parameters
     ----------

@@ -60,7 +60,7 @@ def command(
         positive("threads", threads)
     settings = _settings(ctx, name)
     ref = hub.resolve(named(name or model), offline=offline)
-    plan = Plan.make(ref, context)
+    plan = Plan.make(ref, context, threads=threads)
     served = plan.reserving(reserves(MOST_RUNNING)[0])
     with plan.file as container:
         by_type, refusal = _types(container), _refusal(plan)

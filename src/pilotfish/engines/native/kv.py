@@ -75,9 +75,11 @@ class PageTables:
             f"a KV cache of {count * PAGE} tokens",
             "end other programs, or let a server make fewer answers at once",
         )
-        more = max(count - self._pages.reserved, 0)
+        # Whole slabs are asked for: nobody looks again before one ends.
+        slab = self._pages.slab_pages
+        slabs = max(-(-count // slab) + -self._pages.reserved // slab, 0)
         try:
-            memory.check_room(what, more * self._pages.page_bytes, memory.free_bytes(), hint)
+            memory.check_room(what, slabs * slab * self._pages.page_bytes, memory.free_bytes(), hint)
             self._pages.reserve(count)
         except MemoryError:
             raise OutOfMemory(f"{what} failed: the system has no memory for it", hint) from None
