@@ -173,9 +173,7 @@ def load_models(
         others.pop(target.ref.path.resolve(), None)  # a target that drafts for itself is loaded once
         drafts: dict[Path, Plan] = {}
         for path, ref in others.items():
-            drafts[path] = Plan.make(
-                ref, target.context, shorter=True, reserve=for_draft, threads=threads
-            )
+            drafts[path] = Plan.make(ref, target.context, shorter=True, reserve=for_draft, threads=threads)
             files.callback(drafts[path].file.close)
         loaded = _load_all(target, drafts, threads, notice, progress, slim=draft_slim == AUTO)
         text = loaded[target.ref.path.resolve()]
