@@ -31,7 +31,8 @@ SAVED = 4.0
 """Passes over one row that can be saved up for it."""
 
 EARNED, MOST_EARNED = 0.1, 8.0
-"""Share of the time saved that may be lost on it too, and passes over one row that this can add up to."""
+"""Share of the time saved that may be lost on it too, and passes over one row that this can add up to; alone:
+in a batch a row costs more of what it brings."""
 
 PACE_MEMORY = 0.9
 """Weight that a step loses with each later one in the rate achieved: about the last ten count."""
@@ -230,10 +231,9 @@ class ByGain:
             if (pace := self._paces.get(key)) is not None:
                 pace.tokens = pace.tokens * PACE_MEMORY + tokens
                 pace.seconds = pace.seconds * PACE_MEMORY + spent
-        if step.rows > len(self._stepped) or self.draft_passes:
-            plain = costs.pass_s(len(self._stepped), step.context / step.rows * len(self._stepped))
-            tokens = sum(tokens for _, tokens in self._stepped)
-            self._earned += EARNED * (plain * tokens / len(self._stepped) - step.pass_s - step.draft_s)
+        if len(self._stepped) == 1 and (step.rows > 1 or self.draft_passes):
+            plain = costs.pass_s(1, step.context / step.rows)
+            self._earned += EARNED * (plain * self._stepped[0][1] - step.pass_s - step.draft_s)
         self.purse = min(self.purse + EXPLORE * (step.pass_s + step.draft_s), SAVED * one)
         if self.trial is not None and self._rate > 0:
             key, seconds = self.trial

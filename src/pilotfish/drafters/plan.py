@@ -146,19 +146,20 @@ class Chooser:
         self._paced = False
         self._room = 0  # tokens that the model may still read in this step
         self._turn = False  # whether someone has a long text read
-        self._fund = self._left = 0.0  # seconds that may be ventured in this step, and what is left of them
+        self._fund = 0.0
 
     def choose(self, plans: list[Plan], *, paced: bool = False, fund: float = 0.0) -> float:
         """Choose for each sequence, and return the rate that it was decided by.
 
         If it is `paced`, the model reads one slice at most in this step. A `fund` of seconds may be ventured
-        on asking the model where it is not expected to pay, but promises more if it is of use after all.
+        on asking the model where it is not expected to pay, but promises more if it is of use after all; not
+        in a batch.
 
         First the best ratio of tokens to seconds that is to be had now, by Dinkelbach's iteration (1967, "On
         nonlinear fractional programming"): the rate is set to what the best option yields until they agree.
         Then the choice by the rate of the last steps, but not a higher one: better steps are over.
         """
-        self._paced, self._fund = paced, fund
+        self._paced, self._fund = paced, fund if len(plans) == 1 else 0.0
         control, costs = self.control, self.control.costs
         views, context = [plan.view for plan in plans], sum(len(plan.view.tokens) for plan in plans)
         start = costs.pass_s(len(plans), context)
@@ -226,10 +227,9 @@ class Chooser:
         """Choose for each, the most promising first; who shares passes of the model shares their cost."""
         drafting = max(1, sum(bool(plan.readings) for plan in plans))
         while True:
-            rows, self._room, self._turn, self._left = len(plans), READ_SLICE, False, self._fund
+            rows, self._room, self._turn = len(plans), READ_SLICE, False
             for plan in sorted(plans, key=lambda plan: plan.turn):
                 rows += self._choose_one(plan, rate, rows, context, drafting)
-                self._left -= plan.venture
             asking = sum(plan.asks is not None for plan in plans)
             if not asking or asking >= drafting:
                 return
@@ -308,7 +308,7 @@ class Chooser:
             elif gain < most - 1:
                 break
         loss = self._loss(plan, rate, marginal, entry + reading_s)
-        venture = best is None and reading.useful > 0 and loss <= self._left
+        venture = best is None and reading.useful > 0 and loss <= self._fund
         if venture:
             lengths = _lengths(*reading.usual, marginal, entry, one, agreed)
             promise = reading.useful * _promise(lengths, rate, plan.gain, STAYS * left)
