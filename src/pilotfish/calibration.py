@@ -23,8 +23,10 @@ PRIOR = 12.0
 MEMORY = 0.99
 """Weight that a guess loses with each later one of its bin and class."""
 
-LOCAL_PRIOR = 1.5
-"""Imaginary guesses, right and wrong ones each, that a text starts with."""
+LOCAL_PRIOR, LOCAL_TRUST = 1.5, 6.0
+"""Imaginary guesses, right and wrong ones each, that a text starts with: it is soon found to be worse than others,
+and slowly to be better.
+"""
 
 LOCAL_MEMORY = 0.95
 """Weight that a guess loses with each later one on the same text: about the last 20 count."""
@@ -42,7 +44,7 @@ class Calibration:
         Imaginary guesses of each bin and class, as good as they claimed to be.
     """
 
-    __slots__ = ("_claimed", "_prior", "_right", "_seen")
+    __slots__ = ("_claimed", "_prior", "_right", "_seen", "_shift")
 
     def __init__(self, prior: float = PRIOR) -> None:
         self._prior = prior
@@ -50,6 +52,7 @@ class Calibration:
         self._right = [0.0] * cells
         self._claimed = [0.0] * cells
         self._seen = [0.0] * cells
+        self._shift = [1.0] * cells  # of the odds
 
     def right(self, confidence: float, place: int) -> float:
         """Return the probability that a guess is right, made with this confidence at this place in a draft.
@@ -57,14 +60,9 @@ class Calibration:
         Within a bin it rises with the confidence: the odds of the claim are shifted by how much the bin's
         claims have been wrong.
         """
-        cell, odds = _cell(confidence, place), _odds(confidence)
-        seen = self._seen[cell]
-        if not seen:
-            return odds / (1 + odds)
-        usual = min(max(self._claimed[cell] / seen, 1 - SUREST), SUREST)
-        share = (self._right[cell] + self._prior * usual) / (seen + self._prior)
-        odds *= _odds(share) / _odds(usual)
-        return min(odds / (1 + odds), SUREST)
+        odds = _odds(confidence) * self._shift[_cell(confidence, place)]
+        right = odds / (1 + odds)
+        return right if right < SUREST else SUREST
 
     def learn(self, confidence: float, place: int, *, right: bool) -> None:
         """Learn what became of a guess."""
@@ -72,6 +70,7 @@ class Calibration:
         self._right[cell] = self._right[cell] * MEMORY + right
         self._claimed[cell] = self._claimed[cell] * MEMORY + confidence
         self._seen[cell] = self._seen[cell] * MEMORY + 1
+        self._settle(cell)
 
     @property
     def proven(self) -> bool:
@@ -98,9 +97,18 @@ class Calibration:
                 cell = range(len(made._seen))[int(name)]
                 made._seen[cell] = number(seen, 0.0, 1 / (1 - MEMORY) + 1)
                 made._right[cell], made._claimed[cell] = number(right, 0.0, seen), number(claimed, 0.0, seen)
+                made._settle(cell)
         except (AttributeError, IndexError, TypeError) as error:
             raise ValueError(f"not a record of guesses: {error!r}") from error
         return made
+
+    def _settle(self, cell: int) -> None:
+        """Set by how much the odds of a cell's claims are to be shifted, once for the many times it is used."""
+        if not (seen := self._seen[cell]):
+            return
+        usual = min(max(self._claimed[cell] / seen, 1 - SUREST), SUREST)
+        share = (self._right[cell] + self._prior * usual) / (seen + self._prior)
+        self._shift[cell] = _odds(share) / _odds(usual)
 
 
 class Local:
@@ -125,8 +133,9 @@ class Local:
         self._expected = self._expected * LOCAL_MEMORY + expected
         self._wrong = self._wrong * LOCAL_MEMORY + (not right)
         self._missed = self._missed * LOCAL_MEMORY + 1 - expected
-        better = (self._right + LOCAL_PRIOR) / (self._expected + LOCAL_PRIOR)
-        worse = (self._wrong + LOCAL_PRIOR) / (self._missed + LOCAL_PRIOR)
+        prior = LOCAL_TRUST if self._right > self._expected else LOCAL_PRIOR
+        better = (self._right + prior) / (self._expected + prior)
+        worse = (self._wrong + prior) / (self._missed + prior)
         self._factor = better / worse
         self.calibration.learn(confidence, place, right=right)
 
@@ -190,5 +199,6 @@ def _cell(confidence: float, place: int) -> int:
 
 
 def _odds(probability: float) -> float:
-    p = min(max(probability, 1 - SUREST), SUREST)
-    return p / (1 - p)
+    if probability >= SUREST:
+        return SUREST / (1 - SUREST)
+    return probability / (1 - probability) if probability > 1 - SUREST else (1 - SUREST) / SUREST

@@ -107,6 +107,15 @@ class PassCosts:
         """Return what a pass over `rows` rows costs that attend to `context` tokens in all."""
         return self.unit * (self.shape(rows) + self.slope * context)
 
+    def more(self, rows: int, most: int, context: int) -> list[float]:
+        """Return what 1, 2 … `most` rows, of one sequence with `context` tokens, cost beside `rows` others."""
+        unit, row, last = self.unit, self.slope * context, rows + most
+        shapes = self._shape[rows + 1 : last + 1] + [
+            self.shape(n) for n in range(max(rows, ROWS) + 1, last + 1)
+        ]
+        start = self.shape(rows)
+        return [unit * (shape - start + row * k) for k, shape in enumerate(shapes, start=1)]
+
     def shape(self, rows: int) -> float:
         """Return the cost without context, in units."""
         if rows <= ROWS:

@@ -48,6 +48,9 @@ CERTAINTY_PRIOR = 4.0
 LEAST = 0.05
 """Least assumed share."""
 
+MOST_KNOWN = 256
+"""Answers that are kept of what a model usually achieves: a batch asks the same at many steps."""
+
 
 TRUST = (0.85, 0.93, 1.0)
 """By how much of a text it knows (level), assumed success of the model in that of one that knows all."""
@@ -133,21 +136,23 @@ class Usual:
         self._by_certainty = Calibration(CERTAINTY_PRIOR)
         self._first = Average(USUAL_MEMORY, USUAL_PRIOR)
         self._later = Average(USUAL_MEMORY, USUAL_PRIOR)
+        self._known: dict[tuple[float, float | None], tuple[float, float]] = {}  # until more is learned
 
     def expected(self, temperature: float, certainty: float | None) -> tuple[float, float]:
         """Return the probabilities that its first guess is right, and each later one if it was asked.
 
         `certainty` is the target's: what that hardly knows itself, nobody guesses.
         """
-        assumed = max(COLD - HOT * max(0.0, temperature - WARMTH), LEAST) * self._trust
-        if certainty is None:
-            first = self._first.value(assumed)
-        else:
-            first = self._by_certainty.right(certainty * self._trust, 0)
-        return first, max(first, self._later.value(assumed))
+        known = self._known.get((temperature, certainty))
+        if known is None:
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            known = self._known[temperature, certainty] = self._expected(temperature, certainty)
+        return known
 
     def learn(self, place: int, certainty: float | None, *, right: bool) -> None:
         """Learn what became of the guess at a place in a draft."""
+        self._known.clear()
         (self._later if place else self._first).add(float(right))
         if not place and certainty is not None:
             self._by_certainty.learn(certainty * self._trust, 0, right=right)
@@ -168,6 +173,14 @@ class Usual:
         except (KeyError, TypeError) as error:
             raise ValueError(f"not what a model usually achieves: {error!r}") from error
         return made
+
+    def _expected(self, temperature: float, certainty: float | None) -> tuple[float, float]:
+        assumed = max(COLD - HOT * max(0.0, temperature - WARMTH), LEAST) * self._trust
+        if certainty is None:
+            first = self._first.value(assumed)
+        else:
+            first = self._by_certainty.right(certainty * self._trust, 0)
+        return first, max(first, self._later.value(assumed))
 
 
 class Beliefs:

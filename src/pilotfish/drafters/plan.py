@@ -166,7 +166,7 @@ class Chooser:
         plain = rate = len(plans) / start
         tokens, seconds = float(len(plans)), start
         for _ in range(4):
-            self._choose_all(plans, rate, context)
+            self._choose_all(plans, rate)
             tokens = sum(plan.tokens for plan in plans)
             seconds = start + sum(plan.seconds for plan in plans)
             if tokens <= rate * seconds * 1.01:
@@ -174,7 +174,7 @@ class Chooser:
             rate = tokens / seconds
         best, rate = rate, max(plain, min(control.rate(views, tokens, seconds), rate))
         if rate < best:
-            self._choose_all(plans, rate, context)
+            self._choose_all(plans, rate)
         if costs.target.measured:
             for plan in plans:
                 self._wait(plan)
@@ -223,26 +223,23 @@ class Chooser:
             return "even right guesses would not pay"
         return f"a guess would have to be right {needed:.0%} of the time to pay, it is {expected:.0%}"
 
-    def _choose_all(self, plans: list[Plan], rate: float, context: int) -> None:
+    def _choose_all(self, plans: list[Plan], rate: float) -> None:
         """Choose for each, the most promising first; who shares passes of the model shares their cost."""
         drafting = max(1, sum(bool(plan.readings) for plan in plans))
         while True:
             rows, self._room, self._turn = len(plans), READ_SLICE, False
             for plan in sorted(plans, key=lambda plan: plan.turn):
-                rows += self._choose_one(plan, rate, rows, context, drafting)
+                rows += self._choose_one(plan, rate, rows, drafting)
             asking = sum(plan.asks is not None for plan in plans)
             if not asking or asking >= drafting:
                 return
             drafting = asking
 
-    def _choose_one(self, plan: Plan, rate: float, rows: int, context: int, drafting: int) -> int:
+    def _choose_one(self, plan: Plan, rate: float, rows: int, drafting: int) -> int:
         """Choose for one sequence where others take `rows` rows already; return the rows it adds."""
-        costs, own = self.control.costs, len(plan.view.tokens)
-        start = costs.pass_s(rows, context)
-        most = plan.limit if plan.readings else len(plan.survival)
         if plan.marginal[0] != rows:
-            more = [costs.pass_s(rows + k, context + k * own) - start for k in range(1, most + 1)]
-            plan.marginal = rows, more
+            most = plan.limit if plan.readings else len(plan.survival)
+            plan.marginal = rows, self.control.costs.target.more(rows, most, len(plan.view.tokens))
         marginal = plan.marginal[1]
         plan.take, plan.asks, plan.gain, plan.tokens, plan.seconds = 0, None, MARGIN, 1.0, 0.0
         plan.idle_gain, plan.missed, plan.venture = -math.inf, {}, 0.0
