@@ -111,6 +111,7 @@ class AutoDrafter:
         longest = self.control.longest
         most = [min(limit, longest) for limit in limits]
         found = [NO_DRAFT] * len(most) if self.lookup is None else self.lookup.propose(sequences, most)
+        model = self.model if self._chooser.could_pay(sequences, max(most)) else None
         plans = []
         for view, limit, draft in zip(sequences, most, found, strict=True):
             text = self._beliefs.text(view)
@@ -118,8 +119,8 @@ class AutoDrafter:
             usable = draft if text.lookup.calibration.proven else _cut(draft, UNTRIED)
             right = [text.lookup.right(c, i) for i, c in enumerate(usable.confidence)]
             plan = Plan(view, limit, view.left, usable, list(itertools.accumulate(right, operator.mul)))
-            if self.model is not None and limit > 0:
-                plan.readings = self._readings(view, self.model)
+            if model is not None and limit > 0:
+                plan.readings = self._readings(view, model)
             plans.append(plan)
         return plans
 
