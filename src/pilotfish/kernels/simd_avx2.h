@@ -9,6 +9,7 @@ namespace {
 struct V {
   static constexpr int W = 8;            // lanes of a vector
   static constexpr int kMaxTokens = 16;  // tokens of a matrix tile
+  static constexpr int kTogether = 4;    // tokens whose sums fit the registers
   static constexpr int kQueries = 6;     // most queries that share each read of a key
   static constexpr int kChains = 8;      // vectors of sums that fit the registers
   using F = __m256;
@@ -127,8 +128,8 @@ struct V {
   static I add_scaled(I sum, const U* x, const Four* a, I scale) {
     return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs<Max>(x, a), scale));
   }
-  // The sum of (x - Offset) a scale over 32 columns; |result| < 2^24, so it is exact as a float. The offset is
-  // multiplied into the scales, 8 bits each.
+  // The sum of (x - Offset) a scale over 32 columns; |result| < 2^24, so it is exact as a float. The offset
+  // is multiplied into the scales, 8 bits each.
   template <int Offset>
   static I total_scaled(I sum, const Scales& s, const int16_t s16[2]) {
     static_assert(Offset <= 128 && (Offset & (Offset - 1)) == 0);

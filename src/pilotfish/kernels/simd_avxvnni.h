@@ -1,4 +1,5 @@
-// AVX2 with the VEX-coded VNNI instructions: as AVX2, but for integer dot products without scales of their own.
+// AVX2 with the VEX-coded VNNI instructions: as AVX2, but for integer dot products without scales of their
+// own.
 #pragma once
 #include <immintrin.h>
 

@@ -9,8 +9,9 @@ namespace {
 struct V {
   static constexpr int W = 4;
   static constexpr int kMaxTokens = 8;
-  static constexpr int kQueries = 6;  // most queries that share each read of a key
-  static constexpr int kChains = 16;  // vectors of sums that fit the registers
+  static constexpr int kTogether = 4;  // tokens whose sums fit the registers
+  static constexpr int kQueries = 6;   // most queries that share each read of a key
+  static constexpr int kChains = 16;   // vectors of sums that fit the registers
   using F = float32x4_t;
   using I = int32x4_t;
   using U = uint8x16_t;

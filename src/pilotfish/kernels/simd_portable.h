@@ -12,8 +12,9 @@ namespace {
 struct V {
   static constexpr int W = 4;
   static constexpr int kMaxTokens = 4;
-  static constexpr int kQueries = 2;  // most queries that share each read of a key
-  static constexpr int kChains = 8;   // vectors of sums that fit the registers
+  static constexpr int kTogether = 1;  // tokens whose sums fit the registers
+  static constexpr int kQueries = 2;   // most queries that share each read of a key
+  static constexpr int kChains = 8;    // vectors of sums that fit the registers
   using F = float __attribute__((vector_size(16)));
   using I = int32_t __attribute__((vector_size(16)));
   using U = uint16_t __attribute__((vector_size(16)));
@@ -112,13 +113,14 @@ struct V {
   template <int Max>
   static I add_products(I sum, const U* x, const Four* a) {
     static_assert(Max <= 255);
+    int32_t total[4] = {sum[0], sum[1], sum[2], sum[3]};
     for (int j = 0; j < 2; j++) {
       uint8_t codes[16];
       std::memcpy(codes, &x[j], 16);
       for (int r = 0; r < 4; r++)
-        for (int c = 0; c < 4; c++) sum[r] += codes[4 * r + c] * a[j][c];
+        for (int c = 0; c < 4; c++) total[r] += codes[4 * r + c] * a[j][c];
     }
-    return sum;
+    return I{total[0], total[1], total[2], total[3]};
   }
   // The sum of (x - Offset) a over 32 columns; `activations` is the sum of the a.
   template <int Max, int Offset>

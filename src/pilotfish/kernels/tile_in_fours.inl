@@ -1,5 +1,5 @@
 // A group of 16 packed rows times the activations of N tokens, for sets with few or narrow registers: four
-// tokens at a time, with sums of all 16 rows in registers over a whole sub-block.
+// tokens at a time (`V::kTogether`), with sums of all 16 rows in registers over a whole sub-block.
 //
 // Each sub-block of 32 columns is unpacked once and used for all tokens of the tile. An output element is
 //   acc = fma(float(integer dot) * d_activation, d_weight, acc)  [acc = fma(minimum, ds_activation, acc)]
@@ -8,6 +8,8 @@
 #include "unpack.inl"
 
 namespace {
+
+constexpr int kFour = V::kTogether;
 
 // What a sub-block's integer sums are multiplied by, for each part of the 16 rows.
 template <class Format>
@@ -28,23 +30,27 @@ struct Scaling {
 
 // Adds a sub-block's share to the outputs of T tokens.
 template <class Format, int T>
-__attribute__((always_inline)) inline void add_sub_block(const V::U x[kParts][8], const Scaling<Format>& by, const ActBlock* tokens,
-                          float* out) {
+__attribute__((always_inline)) inline void add_sub_block(const V::U x[kParts][8], const Scaling<Format>& by,
+                                                         const ActBlock* tokens, float* out) {
+  if constexpr (T > 2) asm volatile("" : : "r"(x) : "memory");  // kept in memory, or each use would reload
   V::I sums[T][kParts];
   for (auto& sum : sums)
     for (auto& part : sum) part = V::none();
 #pragma GCC unroll 4
   for (int j = 0; j < 8; j += 2) {
+    V::U codes[kParts][2];
+    for (int part = 0; part < kParts; part++)
+      for (int i = 0; i < 2; i++) codes[part][i] = x[part][j + i];
 #pragma GCC unroll 4
     for (int t = 0; t < T; t++) {
       const V::Four a[2] = {V::four(tokens[t].q + 4 * j), V::four(tokens[t].q + 4 * j + 4)};
       for (int part = 0; part < kParts; part++) {
         V::I& sum = sums[t][part];
         if constexpr (Format::kScaled)
-          sum = V::add_scaled<Format::kMax>(sum, x[part] + j, a,
+          sum = V::add_scaled<Format::kMax>(sum, codes[part], a,
                                             j < 4 ? by.scales[part].first : by.scales[part].second);
         else
-          sum = V::add_products<Format::kMax>(sum, x[part] + j, a);
+          sum = V::add_products<Format::kMax>(sum, codes[part], a);
         V::keep(sum);
       }
     }
@@ -71,11 +77,12 @@ __attribute__((always_inline)) inline void add_sub_block(const V::U x[kParts][8]
   }
 }
 
-template <class Format, int N>
-void tile(const uint8_t* group, int columns, const uint8_t* act, size_t step, float* out) {
+// The tile of fours + Rest tokens.
+template <class Format, int Rest>
+inline void tile_of(int fours, const uint8_t* group, int columns, const uint8_t* act, size_t step,
+                    float* out) {
   constexpr size_t kShare = sizeof(typename Format::Packed) / Format::kSubs;
-  constexpr int kRest = N % 4;
-  for (int i = 0; i < 16 * N; i += V::W) V::store(out + i, V::zero());
+  for (int i = 0; i < 16 * (fours + Rest); i += V::W) V::store(out + i, V::zero());
   const auto* block = reinterpret_cast<const typename Format::Packed*>(group);
   for (int b = 0; b < columns / kBlock; b += Format::kSubs, block++) {
     for (int sub = 0; sub < Format::kSubs; sub++, act += step) {
@@ -85,16 +92,29 @@ void tile(const uint8_t* group, int columns, const uint8_t* act, size_t step, fl
       for (int part = 0; part < kParts; part++)
         Format::template unpack<0, 8>(*block, sub, part * V::W, x[part]);
       const auto* tokens = reinterpret_cast<const ActBlock*>(act);
-      if constexpr (N <= 4) {
-        add_sub_block<Format, N>(x, by, tokens, out);
-      } else {
-        int fours = N - kRest;
-        asm volatile("" : "+r"(fours));  // a loop: peeled, all its loads would come first
-        for (int t = 0; t < fours; t += 4) add_sub_block<Format, 4>(x, by, tokens + t, out + 16 * t);
-        if constexpr (kRest > 0) add_sub_block<Format, kRest>(x, by, tokens + N - kRest, out + 16 * (N - kRest));
+      for (int t = 0; t < fours; t += kFour) {
+        add_sub_block<Format, kFour>(x, by, tokens + t, out + 16 * t);
       }
+      if constexpr (Rest > 0) add_sub_block<Format, Rest>(x, by, tokens + fours, out + 16 * fours);
     }
   }
+}
+
+// One function for all that leave the same rest. Compiled for one number of fours, its loop would be peeled,
+// and all loads come first.
+template <class Format, int Rest>
+__attribute__((noinline)) void tile_of_many(int fours, const uint8_t* group, int columns, const uint8_t* act,
+                                            size_t step, float* out) {
+  asm volatile("" : "+r"(fours));
+  tile_of<Format, Rest>(fours, group, columns, act, step, out);
+}
+
+template <class Format, int N>
+void tile(const uint8_t* group, int columns, const uint8_t* act, size_t step, float* out) {
+  if constexpr (N <= kFour)
+    tile_of<Format, N>(0, group, columns, act, step, out);
+  else
+    tile_of_many<Format, N % kFour>(N - N % kFour, group, columns, act, step, out);
 }
 
 }  // namespace
