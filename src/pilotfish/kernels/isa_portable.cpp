@@ -1,7 +1,7 @@
 #include "kernels.h"
 #include "simd_portable.h"
 //
-#include "tile_in_halves.inl"
+#include "tile_in_fours.inl"
 //
 #include "isa_body.inl"
 

@@ -9,6 +9,7 @@ namespace {
 struct V {
   static constexpr int W = 8;            // lanes of a vector
   static constexpr int kMaxTokens = 16;  // tokens of a matrix tile
+  static constexpr int kTogether = 4;    // tokens whose sums fit the registers
   static constexpr int kQueries = 6;     // most queries that share each read of a key
   static constexpr int kChains = 8;      // vectors of sums that fit the registers
   using F = __m256;
@@ -75,51 +76,39 @@ struct V {
     return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(bytes), x);
   }
 
-  // 16 columns of a token, four at a time in every lane.
-  struct Columns {
-    I four[4];
-  };
-  static Columns columns(const int8_t* a) {
-    Columns c;
-    for (int j = 0; j < 4; j++) {
-      int32_t word;
-      __builtin_memcpy(&word, a + 4 * j, 4);
-      c.four[j] = _mm256_set1_epi32(word);
-    }
-    return c;
+  using Four = I;  // four columns of a token, in every lane
+  static Four four(const int8_t* a) {
+    int32_t word;
+    __builtin_memcpy(&word, a, 4);
+    return _mm256_set1_epi32(word);
   }
+  static I none() { return _mm256_setzero_si256(); }
+  // Hinders the compiler from computing other sums before this one, and running out of registers.
+  static void keep(I& sum) { asm volatile("" : "+x"(sum)); }
 
-  // Sum of x a over 16 columns, codes x in 0..Max: as pairs of int16 still to be added where 32 columns fit
-  // (Q4), else as int32. Codes of 8 bits are taken as int8 + 128.
+  // `sum` and x a over eight columns, codes x in 0..Max: as pairs of int16 still to be added where 32 columns
+  // fit (Q4), else as int32. Codes of 8 bits are taken as int8 + 128.
   template <int Max>
-  static I dot(const U* x, const Columns& a) {
+  static I add_products(I sum, const U* x, const Four* a) {
+    if constexpr (kNarrow<Max>)
+      return _mm256_add_epi16(_mm256_add_epi16(sum, _mm256_maddubs_epi16(x[0], a[0])),
+                              _mm256_maddubs_epi16(x[1], a[1]));
     const I ones = _mm256_set1_epi16(1);
-    if constexpr (Max > 127) {
-      I total = _mm256_setzero_si256();
-#pragma GCC unroll 4
-      for (int j = 0; j < 4; j++) {
-        const I w = _mm256_xor_si256(x[j], _mm256_set1_epi8(static_cast<char>(0x80)));
-        const I pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(a.four[j], w));
-        total = _mm256_add_epi32(total, _mm256_madd_epi16(pairs, ones));
-      }
-      return total;
-    } else {
-      const I first =
-          _mm256_add_epi16(_mm256_maddubs_epi16(x[0], a.four[0]), _mm256_maddubs_epi16(x[1], a.four[1]));
-      const I second =
-          _mm256_add_epi16(_mm256_maddubs_epi16(x[2], a.four[2]), _mm256_maddubs_epi16(x[3], a.four[3]));
-      static_assert(Max * 254 * 4 <= 32767);
-      const I sum = _mm256_add_epi16(first, second);
-      return kNarrow<Max> ? sum : _mm256_madd_epi16(sum, ones);
+    if constexpr (Max <= 127) return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs<Max>(x, a), ones));
+#pragma GCC unroll 2
+    for (int j = 0; j < 2; j++) {
+      const I w = _mm256_xor_si256(x[j], _mm256_set1_epi8(static_cast<char>(0x80)));
+      const I products = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(a[j], w));
+      sum = _mm256_add_epi32(sum, _mm256_madd_epi16(products, ones));
     }
+    return sum;
   }
-  // Both halves' sum of (x - Offset) a as int32, exact; `sum` is that of the 32 activations.
+  // The sum of (x - Offset) a over 32 columns as int32, exact; `activations` is the sum of the a.
   template <int Max, int Offset>
-  static I join(I first, I second, int32_t sum) {
-    if constexpr (Max > 127) return _mm256_add_epi32(first, second);
-    const I total = kNarrow<Max> ? _mm256_madd_epi16(_mm256_add_epi16(first, second), _mm256_set1_epi16(1))
-                                 : _mm256_add_epi32(first, second);
-    return Offset == 0 ? total : _mm256_sub_epi32(total, _mm256_set1_epi32(Offset * sum));
+  static I total(I sum, int32_t activations) {
+    if constexpr (Max > 127) return sum;
+    if constexpr (kNarrow<Max>) sum = _mm256_madd_epi16(sum, _mm256_set1_epi16(1));
+    return Offset == 0 ? sum : _mm256_sub_epi32(sum, _mm256_set1_epi32(Offset * activations));
   }
 
   // Two scales a sub-block, one for each 16 columns, as int16 pairs.
@@ -134,36 +123,40 @@ struct V {
     return {_mm256_or_si256(al, _mm256_slli_epi32(a, 16)), _mm256_or_si256(bl, _mm256_slli_epi32(b, 16)),
             _mm256_or_si256(al, _mm256_slli_epi32(b, 16))};
   }
-  // Sum of x a over 16 columns times their scale; 63 * 254 * 2 fits int16.
+  // `sum` and x a over eight columns times their scale.
   template <int Max>
-  static I dot_scaled(const U* x, const Columns& a, I scale) {
-    static_assert(Max * 254 * 2 <= 32767);
-    const I first =
-        _mm256_add_epi16(_mm256_maddubs_epi16(x[0], a.four[0]), _mm256_maddubs_epi16(x[1], a.four[1]));
-    const I second =
-        _mm256_add_epi16(_mm256_maddubs_epi16(x[2], a.four[2]), _mm256_maddubs_epi16(x[3], a.four[3]));
-    if constexpr (Max * 254 * 4 <= 32767) return _mm256_madd_epi16(_mm256_add_epi16(first, second), scale);
-    return _mm256_add_epi32(_mm256_madd_epi16(first, scale), _mm256_madd_epi16(second, scale));
+  static I add_scaled(I sum, const U* x, const Four* a, I scale) {
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs<Max>(x, a), scale));
+  }
+  // The sum of (x - Offset) a scale over 32 columns; |result| < 2^24, so it is exact as a float. The offset
+  // is multiplied into the scales, 8 bits each.
+  template <int Offset>
+  static I total_scaled(I sum, const Scales& s, const int16_t s16[2]) {
+    static_assert(Offset <= 128 && (Offset & (Offset - 1)) == 0);
+    if constexpr (Offset == 0) return sum;
+    const I by = _mm256_slli_epi16(s.both, __builtin_ctz(Offset | 256));
+    return _mm256_sub_epi32(sum, _mm256_madd_epi16(by, halves(s16)));
   }
   // The halves' sums of activations times their scales.
-  static F sums_scaled(const Scales& s, const int16_t s16[2]) { return to_float(offset(s, s16)); }
-  // Both halves' sum of (x - Offset) a scale; |result| < 2^24, so it is exact as a float.
-  template <int Offset>
-  static I join_scaled(I first, I second, const Scales& s, const int16_t s16[2]) {
-    static_assert((Offset & (Offset - 1)) == 0);
-    const I total = _mm256_add_epi32(first, second);
-    if constexpr (Offset == 0) return total;
-    return _mm256_sub_epi32(total, _mm256_slli_epi32(offset(s, s16), __builtin_ctz(Offset)));
+  static F sums_scaled(const Scales& s, const int16_t s16[2]) {
+    return to_float(_mm256_madd_epi16(s.both, halves(s16)));
   }
 
  private:
-  static I offset(const Scales& s, const int16_t s16[2]) {
-    int32_t sums;
-    __builtin_memcpy(&sums, s16, 4);
-    return _mm256_madd_epi16(s.both, _mm256_set1_epi32(sums));
-  }
   template <int Max>
   static constexpr bool kNarrow = Max * 254 * 8 <= 32767;
+
+  // Sums of four products of eight columns, which fit int16.
+  template <int Max>
+  static I pairs(const U* x, const Four* a) {
+    static_assert(Max * 254 * 2 <= 32767);
+    return _mm256_add_epi16(_mm256_maddubs_epi16(x[0], a[0]), _mm256_maddubs_epi16(x[1], a[1]));
+  }
+  static I halves(const int16_t s16[2]) {
+    int32_t sums;
+    __builtin_memcpy(&sums, s16, 4);
+    return _mm256_set1_epi32(sums);
+  }
 };
 
 }  // namespace

@@ -9,8 +9,9 @@ namespace {
 struct V {
   static constexpr int W = 4;
   static constexpr int kMaxTokens = 8;
-  static constexpr int kQueries = 6;  // most queries that share each read of a key
-  static constexpr int kChains = 16;  // vectors of sums that fit the registers
+  static constexpr int kTogether = 4;  // tokens whose sums fit the registers
+  static constexpr int kQueries = 6;   // most queries that share each read of a key
+  static constexpr int kChains = 16;   // vectors of sums that fit the registers
   using F = float32x4_t;
   using I = int32x4_t;
   using U = uint8x16_t;
@@ -62,27 +63,29 @@ struct V {
   // Codes in 0..15 replaced by the table's bytes.
   static U lookup(const uint8_t table[16], U x) { return vqtbl1q_u8(vld1q_u8(table), x); }
 
-  using Columns = int8x16_t;  // 16 columns of a token
-  static Columns columns(const int8_t* a) { return vld1q_s8(a); }
-
-  // Sum of x a over 16 columns, codes x in 0..Max; codes of 8 bits are taken as int8 + 128.
-  template <int Max>
-  static I dot(const U* x, Columns a) {
-    static_assert(Max <= 255);
-    int8x16_t w[4];
-    for (int j = 0; j < 4; j++)
-      w[j] = vreinterpretq_s8_u8(Max > 127 ? veorq_u8(x[j], vdupq_n_u8(0x80)) : x[j]);
-    I total = vdotq_laneq_s32(vdupq_n_s32(0), w[0], a, 0);
-    total = vdotq_laneq_s32(total, w[1], a, 1);
-    total = vdotq_laneq_s32(total, w[2], a, 2);
-    return vdotq_laneq_s32(total, w[3], a, 3);
+  using Four = int8x16_t;  // four columns of a token, in every lane
+  static Four four(const int8_t* a) {
+    int32_t word;
+    __builtin_memcpy(&word, a, 4);
+    return vreinterpretq_s8_s32(vdupq_n_s32(word));
   }
-  // Both halves' sum of (x - Offset) a; `sum` is that of the 32 activations.
+  static I none() { return vdupq_n_s32(0); }
+  // Hinders the compiler from computing other sums before this one, and running out of registers.
+  static void keep(I& sum) { asm volatile("" : "+w"(sum)); }
+
+  // `sum` and x a over eight columns, codes x in 0..Max; codes of 8 bits are taken as int8 + 128.
+  template <int Max>
+  static I add_products(I sum, const U* x, const Four* a) {
+    static_assert(Max <= 255);
+    for (int j = 0; j < 2; j++)
+      sum = vdotq_s32(sum, vreinterpretq_s8_u8(Max > 127 ? veorq_u8(x[j], vdupq_n_u8(0x80)) : x[j]), a[j]);
+    return sum;
+  }
+  // The sum of (x - Offset) a over 32 columns; `activations` is the sum of the a.
   template <int Max, int Offset>
-  static I join(I first, I second, int32_t sum) {
+  static I total(I sum, int32_t activations) {
     static_assert(Max <= 127 || Offset == 128);
-    const I total = vaddq_s32(first, second);
-    return Max > 127 || Offset == 0 ? total : vsubq_s32(total, vdupq_n_s32(Offset * sum));
+    return Max > 127 || Offset == 0 ? sum : vsubq_s32(sum, vdupq_n_s32(Offset * activations));
   }
 
   struct Scales {
@@ -91,19 +94,17 @@ struct V {
   static Scales scales(const int8_t* first, const int8_t* second) {
     return {widened(first), widened(second)};
   }
-  // Sum of x a over 16 columns times their scale.
+  // `sum` and x a over eight columns times their scale.
   template <int Max>
-  static I dot_scaled(const U* x, Columns a, I scale) {
-    return vmulq_s32(dot<Max>(x, a), scale);
+  static I add_scaled(I sum, const U* x, const Four* a, I scale) {
+    return vmlaq_s32(sum, add_products<Max>(none(), x, a), scale);
   }
   // The halves' sums of activations times their scales.
   static F sums_scaled(const Scales& s, const int16_t s16[2]) { return to_float(offset(s, s16)); }
-  // Both halves' sum of (x - Offset) a scale; |result| < 2^24, so it is exact as a float.
+  // The sum of (x - Offset) a scale over 32 columns; |result| < 2^24, so it is exact as a float.
   template <int Offset>
-  static I join_scaled(I first, I second, const Scales& s, const int16_t s16[2]) {
-    const I total = vaddq_s32(first, second);
-    if constexpr (Offset == 0) return total;
-    return vmlsq_n_s32(total, offset(s, s16), Offset);
+  static I total_scaled(I sum, const Scales& s, const int16_t s16[2]) {
+    return Offset == 0 ? sum : vmlsq_n_s32(sum, offset(s, s16), Offset);
   }
 
  private:

@@ -12,8 +12,9 @@ namespace {
 struct V {
   static constexpr int W = 4;
   static constexpr int kMaxTokens = 4;
-  static constexpr int kQueries = 2;  // most queries that share each read of a key
-  static constexpr int kChains = 8;   // vectors of sums that fit the registers
+  static constexpr int kTogether = 1;  // tokens whose sums fit the registers
+  static constexpr int kQueries = 2;   // most queries that share each read of a key
+  static constexpr int kChains = 8;    // vectors of sums that fit the registers
   using F = float __attribute__((vector_size(16)));
   using I = int32_t __attribute__((vector_size(16)));
   using U = uint16_t __attribute__((vector_size(16)));
@@ -103,26 +104,28 @@ struct V {
     return x;
   }
 
-  using Columns = const int8_t*;  // 16 columns of a token
-  static Columns columns(const int8_t* a) { return a; }
+  using Four = const int8_t*;  // four columns of a token
+  static Four four(const int8_t* a) { return a; }
+  static I none() { return I{}; }
+  static void keep(I&) {}
 
-  // Sum of x a over 16 columns.
+  // `sum` and x a over eight columns.
   template <int Max>
-  static I dot(const U* x, Columns a) {
+  static I add_products(I sum, const U* x, const Four* a) {
     static_assert(Max <= 255);
-    int32_t total[4] = {0, 0, 0, 0};
-    for (int j = 0; j < 4; j++) {
+    int32_t total[4] = {sum[0], sum[1], sum[2], sum[3]};
+    for (int j = 0; j < 2; j++) {
       uint8_t codes[16];
       std::memcpy(codes, &x[j], 16);
       for (int r = 0; r < 4; r++)
-        for (int c = 0; c < 4; c++) total[r] += codes[4 * r + c] * a[4 * j + c];
+        for (int c = 0; c < 4; c++) total[r] += codes[4 * r + c] * a[j][c];
     }
     return I{total[0], total[1], total[2], total[3]};
   }
-  // Both halves' sum of (x - Offset) a; `sum` is that of the 32 activations.
+  // The sum of (x - Offset) a over 32 columns; `activations` is the sum of the a.
   template <int Max, int Offset>
-  static I join(I first, I second, int32_t sum) {
-    return first + second - Offset * sum;
+  static I total(I sum, int32_t activations) {
+    return sum - Offset * activations;
   }
 
   struct Scales {  // of the first and the second 16 columns
@@ -131,17 +134,17 @@ struct V {
   static Scales scales(const int8_t* first, const int8_t* second) {
     return {I{first[0], first[1], first[2], first[3]}, I{second[0], second[1], second[2], second[3]}};
   }
-  // Sum of x a over 16 columns times their scale.
+  // `sum` and x a over eight columns times their scale.
   template <int Max>
-  static I dot_scaled(const U* x, Columns a, I scale) {
-    return dot<Max>(x, a) * scale;
+  static I add_scaled(I sum, const U* x, const Four* a, I scale) {
+    return sum + add_products<Max>(none(), x, a) * scale;
   }
   // The halves' sums of activations times their scales.
   static F sums_scaled(const Scales& s, const int16_t s16[2]) { return to_float(offset(s, s16)); }
-  // Both halves' sum of (x - Offset) a scale; |result| < 2^24, so it is exact as a float.
+  // The sum of (x - Offset) a scale over 32 columns; |result| < 2^24, so it is exact as a float.
   template <int Offset>
-  static I join_scaled(I first, I second, const Scales& s, const int16_t s16[2]) {
-    return first + second - Offset * offset(s, s16);
+  static I total_scaled(I sum, const Scales& s, const int16_t s16[2]) {
+    return sum - Offset * offset(s, s16);
   }
 
  private:
