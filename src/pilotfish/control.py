@@ -25,7 +25,10 @@ LONGEST = 32
 """Most tokens of a draft that is left to control."""
 
 EXPLORE = 0.006
-"""Share of the time that may be lost on finding out what is not known."""
+"""Share of the time that may be lost on finding out what is not known; in a crowd less."""
+
+CROWD = 3
+"""So many sequences together have little to gain: a row costs most of what its guess brings."""
 
 SAVED = 4.0
 """Passes over one row that can be saved up for it."""
@@ -234,7 +237,9 @@ class ByGain:
         if len(self._stepped) == 1 and (step.rows > 1 or self.draft_passes):
             plain = costs.pass_s(1, step.context / step.rows)
             self._earned += EARNED * (plain * self._stepped[0][1] - step.pass_s - step.draft_s)
-        self.purse = min(self.purse + EXPLORE * (step.pass_s + step.draft_s), SAVED * one)
+        count = len(self._stepped)
+        self.purse += EXPLORE * (step.pass_s + step.draft_s) / (count if count >= CROWD else 1)
+        self.purse = min(self.purse, SAVED * one)
         if self.trial is not None and self._rate > 0:
             key, seconds = self.trial
             self.purse -= seconds - sum(n - 1 for k, n in self._stepped if k == key) / self._rate

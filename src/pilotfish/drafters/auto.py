@@ -8,6 +8,7 @@ import math
 import operator
 from typing import TYPE_CHECKING
 
+from pilotfish.control import CROWD
 from pilotfish.drafters.base import NO_DRAFT, Draft
 from pilotfish.drafters.beliefs import Beliefs
 from pilotfish.drafters.model import WHOLE
@@ -24,6 +25,13 @@ PAUSE = 2
 
 UNTRIED = 2
 """Most tokens looked up that are sent while no guess of that kind was ever right."""
+
+TOGETHER = 64
+"""Most tokens drafted for a batch in a step: where a pass has more rows, all that a row costs is its own."""
+
+VAIN, MOST_LEFT_OUT = 4, 4
+"""So many steps of a crowd without a draft cost it the next one, twice as many the next two: to decide for all of
+them takes a hundredth of a pass, which is as much as they have to gain. Most that are left out in a row."""
 
 
 class AutoDrafter:
@@ -63,11 +71,16 @@ class AutoDrafter:
         # Nothing is worth waiting for where nothing is looked up.
         self._chooser = Chooser(self.control) if lookup is not None else Chooser(self.control, patience=0.0)
         self._beliefs = beliefs or Beliefs()
+        self._vain = 0  # steps of a batch in a row without a draft
+        self._leave_out = 0
 
     def propose(
         self, sequences: collections.abc.Sequence[View], limits: collections.abc.Sequence[int]
     ) -> list[Draft]:
         """Return one draft of at most `limits[i]` tokens for each; the model drafts for several at once."""
+        if len(sequences) >= CROWD and self._leave_out > 0:
+            self._leave_out -= 1
+            return [NO_DRAFT] * len(sequences)
         plans = self._plans(sequences, limits)
         paced = len(plans) > 1 or any(plan.view.awaited() for plan in plans)
         beliefs = self._beliefs
@@ -83,6 +96,8 @@ class AutoDrafter:
         taken = share_rows(survivals, [len(p.view.tokens) for p in plans], self.control.costs, rate)
         for plan, count in zip(plans, taken, strict=True):
             self.control.pace(plan.view).reason = None if count else self._chooser.reason(plan, rate)
+        self._vain = 0 if any(taken) or any(plan.asks for plan in plans) else self._vain + 1
+        self._leave_out = min(self._vain // VAIN, MOST_LEFT_OUT)
         return [_cut(draft, count) for draft, count in zip(drafts, taken, strict=True)]
 
     def observe(self, sequence: View, draft: Draft, accepted: int) -> None:
@@ -108,7 +123,7 @@ class AutoDrafter:
         self, sequences: collections.abc.Sequence[View], limits: collections.abc.Sequence[int]
     ) -> list[Plan]:
         """Look up, and say what there is to choose from."""
-        longest = self.control.longest
+        longest = min(self.control.longest, max(1, TOGETHER // len(sequences)))
         most = [min(limit, longest) for limit in limits]
         found = [NO_DRAFT] * len(most) if self.lookup is None else self.lookup.propose(sequences, most)
         model = self.model if self._chooser.could_pay(sequences, max(most)) else None
