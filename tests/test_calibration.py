@@ -56,3 +56,13 @@ def test_an_average_starts_from_what_is_usual_and_returns_to_it() -> None:
     assert average.value(0.3, trust=0.0) == 0.3
     average.fade(0.0)
     assert average.value(0.3) == 0.3
+
+
+def test_that_a_text_goes_better_than_others_is_believed_later_than_that_it_goes_worse() -> None:
+    """As many guesses, as far from what was expected."""
+    better, worse = Local(Calibration(1e9)), Local(Calibration(1e9))
+    for _ in range(4):
+        better.learn(0.5, 0, right=True)
+        worse.learn(0.5, 0, right=False)
+    assert 0.5 < better.right(0.5, 0) < 0.7
+    assert worse.right(0.5, 0) < 0.25

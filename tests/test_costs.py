@@ -40,6 +40,23 @@ def test_more_rows_never_cost_less(passes: list[tuple[int, int, float]]) -> None
     assert all(math.isfinite(seconds) and seconds > 0 for seconds in table)
 
 
+@given(
+    st.lists(st.tuples(st.integers(1, ROWS), st.integers(0, 1 << 16), finite), max_size=10),
+    st.integers(1, ROWS + 20),
+    st.integers(0, ROWS + 20),
+    st.integers(0, 1 << 16),
+)
+def test_what_more_rows_cost_is_the_difference_of_two_passes(
+    passes: list[tuple[int, int, float]], rows: int, most: int, own: int
+) -> None:
+    costs = PassCosts()
+    for count, context, seconds in passes:
+        costs.learn(count, context, seconds)
+    others = costs.seconds(rows, 1000)
+    expected = [costs.seconds(rows + k, 1000 + k * own) - others for k in range(1, most + 1)]
+    assert costs.more(rows, most, own) == pytest.approx(expected, abs=1e-9 * others, rel=1e-6)
+
+
 def test_a_machine_that_gets_slower_keeps_its_shape() -> None:
     costs = PassCosts()
     for factor in (1.0, 1.5):

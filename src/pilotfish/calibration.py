@@ -24,9 +24,8 @@ MEMORY = 0.99
 """Weight that a guess loses with each later one of its bin and class."""
 
 LOCAL_PRIOR, LOCAL_TRUST = 1.5, 6.0
-"""Imaginary guesses, right and wrong ones each, that a text starts with: it is soon found to be worse than others,
-and slowly to be better.
-"""
+"""Imaginary guesses, right and wrong ones each, that a text starts with: it is soon found to be worse than
+others, and slowly to be better."""
 
 LOCAL_MEMORY = 0.95
 """Weight that a guess loses with each later one on the same text: about the last 20 count."""
@@ -62,7 +61,7 @@ class Calibration:
         """
         odds = _odds(confidence) * self._shift[_cell(confidence, place)]
         right = odds / (1 + odds)
-        return right if right < SUREST else SUREST
+        return min(right, SUREST)
 
     def learn(self, confidence: float, place: int, *, right: bool) -> None:
         """Learn what became of a guess."""
@@ -103,7 +102,7 @@ class Calibration:
         return made
 
     def _settle(self, cell: int) -> None:
-        """Set by how much the odds of a cell's claims are to be shifted, once for the many times it is used."""
+        """Set by how much the odds of a cell's claims are shifted: once for the many times they are used."""
         if not (seen := self._seen[cell]):
             return
         usual = min(max(self._claimed[cell] / seen, 1 - SUREST), SUREST)

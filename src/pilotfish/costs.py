@@ -108,7 +108,7 @@ class PassCosts:
         return self.unit * (self.shape(rows) + self.slope * context)
 
     def more(self, rows: int, most: int, context: int) -> list[float]:
-        """Return what 1, 2 … `most` rows, of one sequence with `context` tokens, cost beside `rows` others."""
+        """Return what 1 to `most` rows of one sequence, with `context` tokens, cost beside `rows` others."""
         unit, row, last = self.unit, self.slope * context, rows + most
         shapes = self._shape[rows + 1 : last + 1] + [
             self.shape(n) for n in range(max(rows, ROWS) + 1, last + 1)

@@ -16,7 +16,7 @@ from pilotfish.drafters.suffix import SuffixDrafter
 from pilotfish.engines.scripted import ScriptedEngine, copying, sure_of, uniform
 from pilotfish.sampling import Sampling
 from pilotfish.sequence import Sequence
-from strategies import VOCAB, draft_model, measured
+from strategies import VOCAB, Fake, draft_model, measured
 
 SURE = lambda _tokens: sure_of(3, VOCAB)  # noqa: E731
 
@@ -200,3 +200,36 @@ def test_a_short_limit_of_drafts_does_not_make_the_answer_seem_short() -> None:
     drafter, _ = auto()
     [plan] = drafter._plans([sequence(1, 2)], [3])
     assert (plan.limit, plan.left) == (3, 99)
+
+
+def in_a_batch(confidence: float, count: int, steps: int) -> tuple[int, list[int]]:
+    """Return how many steps had a draft, where all find guesses so likely, and the limits that were set."""
+    limits: list[int] = []
+
+    def guess(_: object, limit: int) -> Draft:
+        limits.append(limit)
+        return Draft((3,) * limit, (confidence,) * limit, ("lookup",) * limit)
+
+    drafter = AutoDrafter(Fake(guess), None, measured(), proven())
+    batch = [sequence(1, 2) for _ in range(count)]
+    drafted = sum(any(d.tokens for d in drafter.propose(batch, [40] * count)) for _ in range(steps))
+    return drafted, limits
+
+
+@pytest.mark.parametrize(("count", "asked"), [(1, 40), (2, 40), (3, 16), (8, 16)])
+def test_a_crowd_that_gets_no_drafts_is_looked_at_less_often(count: int, asked: int) -> None:
+    drafted, limits = in_a_batch(0.01, count, 40)
+    assert drafted == 0
+    assert len(limits) == asked * count
+
+
+def test_a_crowd_that_gets_drafts_is_looked_at_in_each_step() -> None:
+    drafted, limits = in_a_batch(0.95, 8, 20)
+    assert drafted == 20
+    assert len(limits) == 20 * 8
+
+
+@pytest.mark.parametrize(("count", "most"), [(1, 32), (4, 16), (16, 4), (100, 1)])
+def test_a_crowd_shares_out_how_much_is_drafted(count: int, most: int) -> None:
+    _, limits = in_a_batch(0.9, count, 1)
+    assert set(limits) == {min(most, measured().longest)}

@@ -57,3 +57,16 @@ def test_a_long_text_has_no_turn_where_short_ones_leave_no_room() -> None:
     short, long = plan(READ_SLICE, begun=False), plan(LONG, begun=False)
     chooser().choose([long, short], paced=True)
     assert [one.asks is not None for one in (short, long)].count(True) == 1
+
+
+def test_the_model_is_out_of_the_question_where_even_right_guesses_would_not_pay() -> None:
+    """Eight share a pass in which each row costs four fifths of what it brings; alone it costs a tenth."""
+    costs = Costs(draft_ratio=0.25)
+    for _ in range(40):
+        for rows in (1, 2, 4, 8, 12, 16, 24, 32):
+            costs.target.learn(rows, 0, 0.9 + 0.1 * rows if rows <= 8 else 1.7 * rows / 8)
+    views = [Sequence([1, 2], Sampling(), 100) for _ in range(8)]
+    chooser = Chooser(ByGain(costs))
+    assert chooser.could_pay(views[:1], 8)
+    assert not chooser.could_pay(views, 8)
+    assert not chooser.could_pay(views[:1], 0)

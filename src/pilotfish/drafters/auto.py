@@ -30,8 +30,8 @@ TOGETHER = 64
 """Most tokens drafted for a batch in a step: where a pass has more rows, all that a row costs is its own."""
 
 VAIN, MOST_LEFT_OUT = 4, 4
-"""So many steps of a crowd without a draft cost it the next one, twice as many the next two: to decide for all of
-them takes a hundredth of a pass, which is as much as they have to gain. Most that are left out in a row."""
+"""So many steps of a crowd without a draft cost it the next one, twice as many the next two, at most so many:
+deciding for all of them takes a hundredth of a pass, which is as much as they have to gain."""
 
 
 class AutoDrafter:

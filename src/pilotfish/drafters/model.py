@@ -23,7 +23,7 @@ READ_SLICE = 128
 READY = 8
 """Tokens up to which the model is not really behind: what was looked up is read along with them."""
 
-REACHES = (16, 96)
+REACHES = (24, 96)
 """Tokens that are read of the end of a text, by level; at one level more, all of it is."""
 
 WHOLE = len(REACHES)

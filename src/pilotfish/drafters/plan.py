@@ -190,8 +190,8 @@ class Chooser:
     def could_pay(self, views: collections.abc.Sequence[View], most: int) -> bool:
         """Whether drafts of the model, of at most `most` tokens, would pay if all guesses were right.
 
-        In a large batch a row can cost nearly what its token brings, and drafting it more: then nothing is spent
-        on finding out what the model would be worth.
+        In a large batch a row can cost nearly what its token brings, and drafting it more: then nothing is
+        spent on finding out what the model would be worth.
         """
         costs, count, context = self.control.costs, len(views), sum(len(view.tokens) for view in views)
         plain = costs.pass_s(count, context)
