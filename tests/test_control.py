@@ -192,7 +192,7 @@ def test_where_the_end_does_not_say_enough_the_model_reads_all_if_many_tokens_ar
 
 
 def test_a_model_that_is_sure_and_wrong_is_not_given_more_to_read() -> None:
-    """Then its first tokens would not have helped it: it reads 16 of 3,000 tokens at each trial, no more."""
+    """Then its first tokens would not have helped it: it reads 24 of 3,000 tokens at each trial, no more."""
     fast, text = machine(AVX2), Text(always(0.9), partly=always(0.0), size=3000)
     sure = Text(always(0.9), always(0.9), partly=always(0.0), size=3000)
     assert ratio(fast, sure, "model") >= 0.98

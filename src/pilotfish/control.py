@@ -25,10 +25,7 @@ LONGEST = 32
 """Most tokens of a draft that is left to control."""
 
 EXPLORE = 0.006
-"""Share of the time that may be lost on finding out what is not known; in a crowd less."""
-
-CROWD = 3
-"""So many sequences together have little to gain: a row costs most of what its guess brings."""
+"""Share of the time that may be lost on finding out what is not known; of a crowd of n an nth of it."""
 
 SAVED = 4.0
 """Passes over one row that can be saved up for it."""
@@ -238,7 +235,7 @@ class ByGain:
             plain = costs.pass_s(1, step.context / step.rows)
             self._earned += EARNED * (plain * self._stepped[0][1] - step.pass_s - step.draft_s)
         count = len(self._stepped)
-        self.purse += EXPLORE * (step.pass_s + step.draft_s) / (count if count >= CROWD else 1)
+        self.purse += EXPLORE * (step.pass_s + step.draft_s) / (count if costs.crowded(count) else 1)
         self.purse = min(self.purse, SAVED * one)
         if self.trial is not None and self._rate > 0:
             key, seconds = self.trial

@@ -63,6 +63,9 @@ TENDER, RELAX = 4, 0.96
 FIXED = 1e9
 """Weight of the entry for one row, which is 1 by definition."""
 
+CROWDED = 1 / 3
+"""Share of the time that a guess must be right to be worth its row, from which on a batch is a crowd."""
+
 READ_ROWS = 33
 """From here on a pass counts as reading: its cost is learned per token."""
 
@@ -253,6 +256,16 @@ class Costs:
     def pass_s(self, rows: int, context: float = 0.0) -> float:
         """Return seconds of a pass of the target."""
         return self.target.seconds(rows, context)
+
+    def crowded(self, count: int) -> bool:
+        """Return whether `count` sequences that share a pass of the target have little to gain by drafts.
+
+        The rows of a guess for each of them cost as much of a pass as the guess must be right.
+        """
+        if count < 2:
+            return False
+        one = self.pass_s(count)
+        return self.pass_s(2 * count) - one > CROWDED * one
 
     def draft_s(self, rows: int = 1, context: float = 0.0) -> float:
         """Return seconds of a pass of the draft model over `rows` tokens, reading included."""

@@ -67,6 +67,17 @@ def test_the_model_is_out_of_the_question_where_even_right_guesses_would_not_pay
             costs.target.learn(rows, 0, 0.9 + 0.1 * rows if rows <= 8 else 1.7 * rows / 8)
     views = [Sequence([1, 2], Sampling(), 100) for _ in range(8)]
     chooser = Chooser(ByGain(costs))
-    assert chooser.could_pay(views[:1], 8)
-    assert not chooser.could_pay(views, 8)
-    assert not chooser.could_pay(views[:1], 0)
+    assert chooser.could_pay(views[:1], 8, looked_up=False)
+    assert not chooser.could_pay(views, 8, looked_up=False)
+    assert not chooser.could_pay(views[:1], 0, looked_up=True)
+
+
+def test_where_something_was_looked_up_the_model_confirms_all_of_it_in_one_pass() -> None:
+    """A model nearly as slow as the target: too slow to draft eight tokens, not to read them."""
+    costs = Costs(draft_ratio=0.95)
+    for _ in range(40):
+        for rows in (1, 2, 4, 8, 16):
+            costs.target.learn(rows, 0, 0.9 + 0.1 * rows)
+    chooser, views = Chooser(ByGain(costs)), [Sequence([1, 2], Sampling(), 100)]
+    assert not chooser.could_pay(views, 8, looked_up=False)
+    assert chooser.could_pay(views, 8, looked_up=True)

@@ -23,7 +23,7 @@ from pilotfish.kernels import _kernels
 FLOATS = ("F32", "F16", "BF16")
 QUANTIZED = tuple(kind for kind in KERNEL_TYPES if kind not in FLOATS)
 ISAS = _kernels.isas()
-LARGEST_TILE = {"portable": 4, "neon": 8, "avx2": 8, "avxvnni": 8, "avx512": 16}
+LARGEST_TILE = {"portable": 4, "neon": 8, "avx2": 16, "avxvnni": 16, "avx512": 16}
 MODES: tuple[Mode, ...] = ("random", "extreme")
 
 

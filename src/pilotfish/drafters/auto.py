@@ -8,9 +8,9 @@ import math
 import operator
 from typing import TYPE_CHECKING
 
-from pilotfish.control import CROWD
 from pilotfish.drafters.base import NO_DRAFT, Draft
 from pilotfish.drafters.beliefs import Beliefs
+from pilotfish.drafters.crowd import TOGETHER, Crowd
 from pilotfish.drafters.model import WHOLE
 from pilotfish.drafters.plan import Chooser, Plan, Reading, share_rows
 
@@ -26,12 +26,9 @@ PAUSE = 2
 UNTRIED = 2
 """Most tokens looked up that are sent while no guess of that kind was ever right."""
 
-TOGETHER = 64
-"""Most tokens drafted for a batch in a step: where a pass has more rows, all that a row costs is its own."""
-
-VAIN, MOST_LEFT_OUT = 4, 4
-"""So many steps of a crowd without a draft cost it the next one, twice as many the next two, at most so many:
-deciding for all of them takes a hundredth of a pass, which is as much as they have to gain."""
+GLANCE = 64
+"""Steps after which the model is considered once, though even right guesses of it seem not to pay: what that is
+judged by may be wrong."""
 
 
 class AutoDrafter:
@@ -71,15 +68,18 @@ class AutoDrafter:
         # Nothing is worth waiting for where nothing is looked up.
         self._chooser = Chooser(self.control) if lookup is not None else Chooser(self.control, patience=0.0)
         self._beliefs = beliefs or Beliefs()
-        self._vain = 0  # steps of a batch in a row without a draft
-        self._leave_out = 0
+        self._crowd = Crowd(control.costs)
+        self._ruled_out = 0  # steps in a row in which the model was not considered
 
     def propose(
         self, sequences: collections.abc.Sequence[View], limits: collections.abc.Sequence[int]
     ) -> list[Draft]:
-        """Return one draft of at most `limits[i]` tokens for each; the model drafts for several at once."""
-        if len(sequences) >= CROWD and self._leave_out > 0:
-            self._leave_out -= 1
+        """Return one draft of at most `limits[i]` tokens for each; the model drafts for several at once.
+
+        Where rows are dear and drafts have not paid for a while, nothing is decided in some steps: then all
+        get none.
+        """
+        if self._crowd.leaves_out(sequences):
             return [NO_DRAFT] * len(sequences)
         plans = self._plans(sequences, limits)
         paced = len(plans) > 1 or any(plan.view.awaited() for plan in plans)
@@ -96,8 +96,7 @@ class AutoDrafter:
         taken = share_rows(survivals, [len(p.view.tokens) for p in plans], self.control.costs, rate)
         for plan, count in zip(plans, taken, strict=True):
             self.control.pace(plan.view).reason = None if count else self._chooser.reason(plan, rate)
-        self._vain = 0 if any(taken) or any(plan.asks for plan in plans) else self._vain + 1
-        self._leave_out = min(self._vain // VAIN, MOST_LEFT_OUT)
+        self._crowd.decided(drafted=any(taken) or any(plan.asks for plan in plans))
         return [_cut(draft, count) for draft, count in zip(drafts, taken, strict=True)]
 
     def observe(self, sequence: View, draft: Draft, accepted: int) -> None:
@@ -126,7 +125,7 @@ class AutoDrafter:
         longest = min(self.control.longest, max(1, TOGETHER // len(sequences)))
         most = [min(limit, longest) for limit in limits]
         found = [NO_DRAFT] * len(most) if self.lookup is None else self.lookup.propose(sequences, most)
-        model = self.model if self._chooser.could_pay(sequences, max(most)) else None
+        model = self._considered(sequences, max(most), looked_up=any(draft.tokens for draft in found))
         plans = []
         for view, limit, draft in zip(sequences, most, found, strict=True):
             text = self._beliefs.text(view)
@@ -136,8 +135,23 @@ class AutoDrafter:
             plan = Plan(view, limit, view.left, usable, list(itertools.accumulate(right, operator.mul)))
             if model is not None and limit > 0:
                 plan.readings = self._readings(view, model)
+            plan.ruled_out = model is None and self.model is not None
             plans.append(plan)
         return plans
+
+    def _considered(
+        self, sequences: collections.abc.Sequence[View], most: int, *, looked_up: bool
+    ) -> ModelDrafter | None:
+        """Return the model, unless it has nothing to offer in this step."""
+        model = self.model
+        if model is None:
+            return None
+        reads = any(model.is_reading(view) for view in sequences)
+        if reads or self._ruled_out >= GLANCE or self._chooser.could_pay(sequences, most, looked_up=looked_up):
+            self._ruled_out = 0
+            return model
+        self._ruled_out += 1
+        return None
 
     def _readings(self, view: View, model: ModelDrafter) -> list[Reading]:
         """Return the ways to ask the model, the one that reads least first."""

@@ -102,6 +102,8 @@ class Plan:
         Seconds that asking the model loses if it is of no use, where that is asked to find out.
     marginal
         Rows of a pass, and seconds that 1, 2 and more rows of this sequence cost beside them.
+    ruled_out
+        Whether there is a model, which is not considered in this step.
     """
 
     view: View
@@ -121,6 +123,7 @@ class Plan:
     missed: dict[int, float] = field(default_factory=dict)
     venture: float = 0.0
     marginal: tuple[int, list[float]] = (0, [])
+    ruled_out: bool = False
 
     @property
     def first(self) -> float:
@@ -187,11 +190,11 @@ class Chooser:
         control.settle(rate)
         return rate
 
-    def could_pay(self, views: collections.abc.Sequence[View], most: int) -> bool:
+    def could_pay(self, views: collections.abc.Sequence[View], most: int, *, looked_up: bool) -> bool:
         """Whether drafts of the model, of at most `most` tokens, would pay if all guesses were right.
 
         In a large batch a row can cost nearly what its token brings, and drafting it more: then nothing is
-        spent on finding out what the model would be worth.
+        spent on finding out what the model would be worth. What was looked up takes it one pass to confirm.
         """
         costs, count, context = self.control.costs, len(views), sum(len(view.tokens) for view in views)
         plain = costs.pass_s(count, context)
@@ -199,7 +202,8 @@ class Chooser:
         for k in range(1, most + 1):
             together = costs.pass_s(count * (k + 1), context * (k + 1)) - plain
             alone = costs.pass_s(count + k, context + context // count * k) - plain
-            if k * (plain - one) > min(together, count * alone):
+            drafting = one if looked_up else k * one
+            if k * plain - drafting > min(together, count * alone):
                 return True
         return False
 
@@ -233,6 +237,8 @@ class Chooser:
                 return f"the draft model would have to read {plan.readings[0].behind} tokens first"
         elif plan.survival:
             needed, expected = rate * row + MARGIN, plan.survival[0]
+        elif plan.ruled_out:
+            return "even right guesses of the draft model would not pay"
         else:
             return "nothing like the end of the text has occurred before"
         if needed >= 1:

@@ -24,8 +24,8 @@ void relax() {
 }
 
 constexpr int kSpins = 2000;  // tens of microseconds
-// How long a worker looks out for the next pass. Choosing tokens and deciding what to draft take up to 2 ms, for
-// eight sequences 5, and a virtual machine may take as long again to wake a processor that sleeps.
+// How long a worker looks out for the next pass. Choosing tokens and deciding what to draft take up to 2 ms,
+// for eight sequences 5, and a virtual machine may take as long again to wake a processor that sleeps.
 constexpr auto kAwake = std::chrono::microseconds(10000);
 
 // The floating-point modes that the numeric rules ask for, for the time of a scope.
