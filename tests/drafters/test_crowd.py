@@ -37,9 +37,7 @@ def left_out(crowd: Crowd, sequences: list[Sequence], steps: int) -> list[bool]:
     ("table", "count", "expected"),
     [(AVX2, 1, False), (AVX2, 2, False), (AVX2, 8, True), (VNNI, 4, False), (FLAT, 8, False)],
 )
-def test_a_batch_is_a_crowd_where_rows_are_dear(
-    table: dict[int, float], count: int, expected: bool
-) -> None:
+def test_a_batch_is_a_crowd_where_rows_are_dear(table: dict[int, float], count: int, expected: bool) -> None:
     assert learned(table).crowded(count) is expected
 
 

@@ -27,8 +27,8 @@ UNTRIED = 2
 """Most tokens looked up that are sent while no guess of that kind was ever right."""
 
 GLANCE = 64
-"""Steps after which the model is considered once, though even right guesses of it seem not to pay: what that is
-judged by may be wrong."""
+"""Steps after which the model is considered once, though even right guesses of it seem not to pay: what says so
+may be wrong."""
 
 
 class AutoDrafter:
@@ -147,7 +147,11 @@ class AutoDrafter:
         if model is None:
             return None
         reads = any(model.is_reading(view) for view in sequences)
-        if reads or self._ruled_out >= GLANCE or self._chooser.could_pay(sequences, most, looked_up=looked_up):
+        if (
+            reads
+            or self._ruled_out >= GLANCE
+            or self._chooser.could_pay(sequences, most, looked_up=looked_up)
+        ):
             self._ruled_out = 0
             return model
         self._ruled_out += 1

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from pilotfish.drafters.base import View
 
 VAIN, MOST_LEFT_OUT = 4, 4
-"""So many steps without a draft cost a crowd the next one, twice as many the next two, at most so many: deciding
-for eight sequences takes a hundredth of their pass."""
+"""So many steps without a draft cost a crowd the next one, twice as many the next two, at most so many:
+deciding for eight sequences takes a hundredth of their pass."""
 
 TOGETHER = 64
 """Most tokens drafted for a batch in a step: where a pass has more rows, all that a row costs is its own."""

@@ -238,7 +238,7 @@ class Chooser:
         elif plan.survival:
             needed, expected = rate * row + MARGIN, plan.survival[0]
         elif plan.ruled_out:
-            return "even right guesses of the draft model would not pay"
+            needed, expected = 1.0, 0.0
         else:
             return "nothing like the end of the text has occurred before"
         if needed >= 1:
