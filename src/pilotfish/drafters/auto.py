@@ -27,8 +27,8 @@ UNTRIED = 2
 """Most tokens looked up that are sent while no guess of that kind was ever right."""
 
 GLANCE = 64
-"""Steps after which the model is considered once, though even right guesses of it seem not to pay: that may be
-wrong."""
+"""Steps after which the model is considered once, though even right guesses of it seem not to pay: what
+says so may be wrong."""
 
 
 class AutoDrafter:
