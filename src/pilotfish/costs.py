@@ -260,7 +260,8 @@ class Costs:
     def crowded(self, count: int) -> bool:
         """Return whether `count` sequences that share a pass of the target have little to gain by drafts.
 
-        The rows of a guess for each of them cost as much of a pass as the guess must be right.
+        With a guess for each, twice as many rows bring up to twice as many tokens: the guesses must be right
+        as often as the share by which the pass gets longer.
         """
         if count < 2:
             return False

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pilotfish.drafters.beliefs import Beliefs
+from pilotfish.drafters.beliefs import Beliefs, Usual
 from pilotfish.drafters.model import WHOLE
 from pilotfish.sampling import Sampling
 from pilotfish.sequence import Sequence
@@ -71,3 +71,12 @@ def test_anything_else_is_refused_as_a_whole(data: object, where: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - whatever it says
         beliefs.restore(given_)
     assert beliefs.as_dict() == before
+
+
+def test_what_a_model_usually_achieves_follows_each_guess_though_the_same_was_asked_before() -> None:
+    usual = Usual()
+    before = usual.expected(0.0, 0.5)
+    for _ in range(10):
+        usual.learn(0, 0.5, right=True)
+    assert usual.expected(0.0, 0.5)[0] > before[0]
+    assert usual.expected(0.0, 0.5) == usual.expected(0.0, 0.5)

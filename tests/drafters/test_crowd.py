@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from pilotfish.control import EXPLORE, ByGain, Step
 from pilotfish.costs import Costs
+from pilotfish.drafters.base import NO_DRAFT
 from pilotfish.drafters.crowd import MOST_LEFT_OUT, VAIN, Crowd
+from pilotfish.drafters.plan import LOOKS, Chooser, Plan, Reading
 from pilotfish.sampling import Sampling
 from pilotfish.sequence import Sequence
 from simulation import AVX2, FLAT, VNNI, cost
@@ -70,3 +73,24 @@ def test_few_that_are_left_of_a_crowd_are_looked_at() -> None:
     assert crowd.leaves_out(eight)
     assert not crowd.leaves_out(eight[:2])
     assert left_out(crowd, eight[:1], 30) == [False] * 30
+
+
+@pytest.mark.parametrize(("table", "share"), [(AVX2, 8), (FLAT, 1)])
+def test_a_crowd_saves_up_less_for_trials(table: dict[int, float], share: int) -> None:
+    """As much as one of it would alone, for all together."""
+    control, eight = ByGain(learned(table)), batch(8)
+    control.limits(eight)
+    for one in eight:
+        control.observe(one, NO_DRAFT, 0, lambda: 1.0)
+    seconds = control.costs.pass_s(8, 16)
+    control.timed(Step(8, 16, 0.0, seconds))
+    assert control.purse == pytest.approx(EXPLORE * seconds / share)
+
+
+def test_the_more_share_a_pass_the_rarer_each_is_looked_at() -> None:
+    """A look at the target's certainty of one sequence costs the same, however many there are."""
+    chooser = Chooser(ByGain(learned(FLAT)))
+    for count in (1, 2, 8):
+        plans = [Plan(s, 8, 90, NO_DRAFT, [], [Reading(2, 0, 0.9, 0.9)]) for s in batch(count)]
+        chooser.choose(plans)
+        assert chooser.control.curious == LOOKS * count
